@@ -1,0 +1,132 @@
+"""Every setting of a run, with its meaning, its default and its check.
+
+The dataclasses are Hydra structured configs: their types convert and refuse what a user writes, their
+``__post_init__`` checks ranges. The docstring under a field is what ``--help`` prints.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from fccl_mpi.core.errors import UserError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def require(holds: bool, key: str, value: object, rule: str) -> None:
+    """Raise UserError ``key=value: rule`` unless ``holds``."""
+    if not holds:
+        raise UserError(f"{key}={value} is out of range: it must be {rule}")
+
+
+def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise UserError unless ``value`` is one of ``choices``."""
+    require(value in choices, key, value, "one of " + ", ".join(choices))
+
+
+@dataclass(kw_only=True)
+class ParticipantConfig:
+    """One participant: its domain, its model and how much it trains."""
+
+    model: str = "resnet10"
+    """Backbone: a name of fccl_mpi.models, or your own builder as `package.module:function`."""
+    width: float = 1.0
+    """Factor on all channel counts; below 1 for a slim model."""
+    private_size: int = 0
+    """Private training images, drawn from the domain's training set; 0 takes all of them."""
+    local_epochs: int = 1
+    """Passes over the private images in each round's local update."""
+
+    def __post_init__(self) -> None:
+        require(self.width > 0, "participants.<domain>.width", self.width, "above 0")
+        require(self.private_size >= 0, "participants.<domain>.private_size", self.private_size, "0 or more")
+        require(self.local_epochs >= 0, "participants.<domain>.local_epochs", self.local_epochs, "0 or more")
+
+
+@dataclass(kw_only=True)
+class PublicConfig:
+    """The public image set on which logits are exchanged."""
+
+    name: str = MISSING
+    """Its name."""
+    file: str = MISSING
+    """Its HDF5 file, below `data`."""
+    mean: list[float] = field(default_factory=lambda: list(IMAGENET_MEAN))
+    """Mean per channel (R, G, B), of pixels in [0, 1], that normalising subtracts."""
+    std: list[float] = field(default_factory=lambda: list(IMAGENET_STD))
+    """Standard deviation per channel that normalising divides by."""
+
+    def __post_init__(self) -> None:
+        require(len(self.mean) == 3, "public.mean", self.mean, "three numbers")
+        require(len(self.std) == 3 and min(self.std) > 0, "public.std", self.std, "three numbers above 0")
+
+
+@dataclass(kw_only=True)
+class Config:
+    """A run: `mpirun -n <participants + 1> python -m fccl_mpi.run [key=value ...]`."""
+
+    scenario: str = MISSING
+    """Which participants, domains and sizes: a preset (see the choices below)."""
+    task: str = MISSING
+    """Folder below `data` with one HDF5 file a domain, `<task>/<domain>.h5`."""
+    method: Any = MISSING
+    """The federated method; `method.<key>=` sets its own parameters."""
+    preset: str = "none"
+    """A reading of the paper laid over scenario and method: cvpr2022_released or cvpr2022_paper."""
+    participants: dict[str, ParticipantConfig] = field(default_factory=dict)
+    """The participants by domain, in rank order; `~participants.<domain>` takes one out."""
+    public: PublicConfig = field(default_factory=PublicConfig)
+    """The public image set; `public=<name>` chooses one."""
+    exchange: str = "batch"
+    """When logits travel: at every public `batch` (as released) or once a `round` (Algorithm 1)."""
+    seed: int = 0
+    """All randomness of the run follows from it."""
+    rounds: int = 40
+    """Communication rounds T; a finished run goes on when it grows."""
+    public_size: int = 5000
+    """Public images N_0, drawn from the public set."""
+    public_batch_size: int = 512
+    """Public images in one exchange and one collaborative step; an incomplete last batch is dropped."""
+    public_epochs: int = 1
+    """Passes over the public images in each collaborative update."""
+    local_batch_size: int = 512
+    """Private images in one step of pretraining or local update."""
+    lr: float = 0.001
+    """Learning rate of Adam, everywhere."""
+    pretrain_epochs: int = 50
+    """Epochs each participant trains alone before round 1; the result is the intra-domain teacher."""
+    evaluate_batch_size: int = 512
+    """Test images in one forward pass; does not bear on results beyond rounding."""
+    data: str = "data"
+    """Folder of the HDF5 image sets."""
+    out: str = "runs"
+    """Folder of run folders: <out>/<scenario>/<method>/<config digest>-s<seed>."""
+    resume: str = "auto"
+    """`auto` goes on from the last complete checkpoint; `never` refuses a folder that holds a run."""
+    checkpoint_every: int = 1
+    """Rounds between checkpoints; the last round always has one."""
+    keep: int = 2
+    """Complete checkpoints kept; 0 keeps all."""
+    device: str = "auto"
+    """`auto` takes a GPU where there is one; `cpu` or `cuda` insist."""
+    threads: int = 0
+    """CPU threads of each rank; 0 divides the node's cores by its ranks (or takes OMP_NUM_THREADS)."""
+
+    def __post_init__(self) -> None:
+        require_choice("exchange", self.exchange, ("batch", "round"))
+        require_choice("resume", self.resume, ("auto", "never"))
+        require_choice("device", self.device, ("auto", "cpu", "cuda"))
+        for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "keep", "threads"):
+            require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
+        for key in ("public_size", "local_batch_size", "evaluate_batch_size", "checkpoint_every"):
+            require(getattr(self, key) >= 1, key, getattr(self, key), "1 or more")
+        require(self.lr > 0, "lr", self.lr, "above 0")
+        require(
+            1 <= self.public_batch_size <= self.public_size,
+            "public_batch_size",
+            self.public_batch_size,
+            f"from 1 to public_size={self.public_size}, since incomplete batches are dropped",
+        )
+        require(len(self.participants) >= 1, "participants", "{}", "at least one")

@@ -1,0 +1,22 @@
+"""Pure functions of tensors: the paper's equations.
+
+Modules load on first use (``maths.correlation``), since torch takes seconds to import and the server,
+``--help`` and the sweep planner do without it.
+"""
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fccl_mpi.maths import accuracy as accuracy
+    from fccl_mpi.maths import correlation as correlation
+    from fccl_mpi.maths import distillation as distillation
+
+_MODULES = ("accuracy", "correlation", "distillation")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
