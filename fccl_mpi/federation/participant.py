@@ -1,0 +1,172 @@
+"""What one rank above 0 holds: a model of its own, private images, test sets, the public images."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fccl_mpi.config.schema import IMAGENET_MEAN, IMAGENET_STD, Config
+from fccl_mpi.core.errors import UserError
+from fccl_mpi.core.seeds import derive, generator
+from fccl_mpi.data import schema
+from fccl_mpi.data.augment import augment
+from fccl_mpi.data.images import ImageSet, Normaliser, to_device
+from fccl_mpi.data.partition import batches, draw
+from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.maths.accuracy import count_correct
+from fccl_mpi.models.registry import build
+
+
+class PublicImages:
+    """The public images of a run, and the batches that every participant sees alike in a round."""
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        path = Path(config.data) / config.public.file
+        images, _ = schema.read_public(path)
+        chosen = draw(len(images), config.public_size, config.seed, str(path), "public")
+        self.images = to_device(images[chosen], device)
+        self.normalise = Normaliser(config.public.mean, config.public.std, device)
+        self.batch_size = config.public_batch_size
+        self.epochs = config.public_epochs
+        self.seed = config.seed
+
+    def batches_of(self, round: int) -> list[Tensor]:
+        """The round's augmented batches, uint8 (B, 3, 32, 32) each, from (seed, round) alone."""
+        found = []
+        for epoch in range(self.epochs):
+            randomness = generator(self.seed, "public", round, epoch)
+            order = randomness.permutation(len(self.images))
+            for start in range(0, len(order) - self.batch_size + 1, self.batch_size):
+                chosen = torch.from_numpy(order[start : start + self.batch_size])
+                found.append(augment(self.images[chosen.to(self.images.device)], randomness))
+        return found
+
+
+class Participant:
+    """A participant's model, images and the operations that methods are made of.
+
+    Attributes a method uses: ``name``, ``index`` among the participants, ``participants`` (K), ``model``,
+    ``public``, ``private``, ``exchange``, ``config`` (the run's), ``own`` (its own part of it).
+    """
+
+    def __init__(self, config: Config, name: str, exchange: Exchange, device: torch.device) -> None:
+        """Read the image sets and build the model. Raises UserError for files or sizes that do not fit."""
+        self.config, self.own = config, config.participants[name]
+        self.name, self.index = name, exchange.rank - 1
+        self.participants = exchange.participants
+        self.exchange, self.device = exchange, device
+        self.seconds: dict[str, float] = defaultdict(float)
+
+        home = Path(config.data) / config.task
+        self.header = schema.read_domain_header(home / f"{name}.h5")
+        train = schema.read_split(self.header.path, "train")
+        chosen = draw(len(train.labels), self.own.private_size, config.seed, name, "private")
+        self.private = ImageSet(train.images[chosen], train.labels[chosen], device)
+        self.tests = {}
+        for domain in config.participants:
+            test = schema.read_split(home / f"{domain}.h5", "test")
+            self.tests[domain] = ImageSet(test.images, test.labels, device)
+        self.public = PublicImages(config, device)
+        self.normalise = Normaliser(IMAGENET_MEAN, IMAGENET_STD, device)
+        self.classes = len(self.header.classes)
+
+        self.seed_everything("init")
+        model = build(self.own.model, classes=self.classes, width=self.own.width)
+        self.model: nn.Module = model.to(device, memory_format=torch.channels_last)
+
+    def seed_everything(self, *purpose: str | int) -> None:
+        """Seed torch's global generators (initialisation, dropout) for one purpose of this participant."""
+        torch.manual_seed(derive(self.config.seed, self.name, *purpose))
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """A new Adam over the model's parameters."""
+        return torch.optim.Adam(self.model.parameters(), lr=self.config.lr, fused=True)
+
+    def share(self, logits: Tensor) -> Tensor:
+        """Exchange logits (B, C) on public images: all participants', (K, B, C), own place ``index``."""
+        own = logits.detach().to("cpu", torch.float32).numpy()
+        return torch.from_numpy(self.exchange.logits(own, own.shape)).to(self.device)
+
+    @torch.inference_mode()
+    def predict(self, images: Tensor | Sequence[Tensor], normalise: Normaliser | None = None) -> Tensor:
+        """Logits (N, C) of uint8 images in eval mode, without gradient; ``images`` whole or in batches."""
+        normalise = normalise or self.normalise
+        if isinstance(images, Tensor):
+            images = images.split(self.config.evaluate_batch_size)
+        self.model.eval()
+        logits = torch.cat([self.model(normalise(batch)) for batch in images])
+        self.model.train()
+        return logits
+
+    def train_privately(
+        self,
+        loss_terms: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]],
+        epochs: int,
+        *purpose: str | int,
+    ) -> dict[str, float]:
+        """Train the model on the private images with a new Adam.
+
+        Args:
+            loss_terms: of (logits (B, C), labels (B,), indices (B,) into the private images), named scalars;
+                the one named "local" is minimised, the others are for the record.
+            epochs: passes over the private images.
+            purpose: what the order of images and dropout are drawn from, beside seed and participant.
+
+        Returns:
+            Mean of every term over all images of all epochs.
+
+        Raises:
+            UserError: a term is not finite.
+        """
+        optimizer = self.optimizer()
+        totals: dict[str, Tensor | float] = defaultdict(float)
+        self.seed_everything(*purpose)
+        self.model.train()
+        for epoch in range(epochs):
+            order = generator(self.config.seed, self.name, *purpose, epoch).permutation(len(self.private))
+            for batch in batches(len(self.private), self.config.local_batch_size, order):
+                chosen = torch.from_numpy(batch).to(self.device)
+                logits = self.model(self.normalise(self.private.images[chosen]))
+                terms = loss_terms(logits, self.private.labels[chosen], chosen)
+                self.step(optimizer, terms["local"])
+                for name, value in terms.items():
+                    totals[name] += value.detach() * len(batch)  # summed on the device, read once
+        return self.means(totals, max(1, epochs * len(self.private)))
+
+    def step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        """One optimiser step."""
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def means(self, totals: dict[str, Tensor | float], count: int) -> dict[str, float]:
+        """Sums of losses as plain means. Raises UserError naming the participant where one is not finite."""
+        means = {name: float(total) / count for name, total in totals.items()}
+        for name, value in means.items():
+            if not np.isfinite(value):
+                raise UserError(f"participant {self.name}: its {name} loss became {value}; try a lower lr")
+        return means
+
+    def evaluate(self) -> dict[str, tuple[int, int, int]]:
+        """For every domain: test images, of these right by top 1, by top 5 (or fewer classes)."""
+        found = {}
+        for domain, test in self.tests.items():
+            logits = self.predict(test.images)
+            right = [count_correct(logits, test.labels, k) for k in (1, min(5, self.classes))]
+            found[domain] = (len(test), int(right[0]), int(right[1]))
+        return found
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the seconds spent inside to ``seconds[phase]``, and those spent waiting to "exchange"."""
+        begun, waited = time.perf_counter(), self.exchange.seconds_waited
+        yield
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.seconds[phase] += time.perf_counter() - begun
+        self.seconds["exchange"] += self.exchange.seconds_waited - waited

@@ -1,0 +1,222 @@
+"""Ranks and roles: who this process is, where it computes, and how it ends.
+
+Nothing here imports torch at the top: the server never needs it, and a signal must find the program
+in control of itself before seconds of imports begin.
+"""
+
+import ctypes
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from fccl_mpi.config.schema import Config
+from fccl_mpi.core.errors import UserError
+from fccl_mpi.federation.exchange import Exchange
+
+if TYPE_CHECKING:
+    import torch
+    from mpi4py import MPI
+
+LAUNCHERS = {  # how each launcher tells a process its rank and how many there are
+    "MPICH's mpirun": ("PMI_RANK", "PMI_SIZE"),
+    "Open MPI's mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+}
+
+
+class Launch(NamedTuple):
+    """What the environment says about the start of this process, before MPI is asked."""
+
+    launcher: str
+    rank: int
+    size: int
+
+
+def launch_of(environment: Mapping[str, str]) -> Launch | None:
+    """The launcher that started this process, or None."""
+    for launcher, (rank, size) in LAUNCHERS.items():
+        if rank in environment and size in environment:
+            return Launch(launcher, int(environment[rank]), int(environment[size]))
+    return None
+
+
+def speaks(environment: Mapping[str, str]) -> bool:
+    """Whether this process may speak before MPI is there: one of all that were started together."""
+    launch = launch_of(environment)
+    return launch is None or launch.rank == 0
+
+
+def check_size(size: int, participants: list[str], library: str, environment: Mapping[str, str]) -> None:
+    """Raise UserError unless ``size`` ranks are one server and a rank for each participant.
+
+    A launcher of another MPI starts processes that do not find each other, each a world of its own of
+    size 1: that is told by what the launcher says in the environment.
+    """
+    needed = len(participants) + 1
+    launch = launch_of(environment)
+    if launch is not None and launch.size != size:
+        raise UserError(
+            f"{launch.launcher} started {launch.size} processes, but MPI sees {size}: the launcher does not fit "
+            f"this Python's MPI ({library}); use that MPI's own mpirun, or srun with the --mpi= it understands"
+        )
+    if size != needed:
+        names = ", ".join(participants)
+        start = f"start with: mpirun -n {needed} python -m fccl_mpi.run"
+        if size == 1:
+            raise UserError(f"only one process was started, but the server and {names} need one each; {start}")
+        raise UserError(f"{size} ranks were started, but the server and {names} need {needed}; {start}")
+
+
+def cores_of_this_process() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_threads(asked: int, ranks_here: int, environment: Mapping[str, str]) -> int:
+    """CPU threads of a rank: as asked, else OMP_NUM_THREADS, else the cores given / ranks on the node."""
+    if asked:
+        return asked
+    given = environment.get("OMP_NUM_THREADS", "").split(",")[0]
+    return int(given) if given.isdigit() and int(given) > 0 else max(1, cores_of_this_process() // ranks_here)
+
+
+def choose_device(asked: str, local_index: int) -> "torch.device":
+    """The device of the ``local_index``-th participant of a node; several share a GPU if there are too few.
+
+    Raises UserError where ``asked`` is "cuda" and no GPU is visible.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count() if asked != "cpu" else 0
+    if gpus:
+        return torch.device("cuda", local_index % gpus)
+    if asked == "cuda":
+        raise UserError("device=cuda, but torch sees no GPU on this node: use device=auto, or ask for GPUs")
+    return torch.device("cpu")
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep the pages of freed activations instead of returning them to the kernel.
+
+    A training step frees and asks for the same tens of megabytes again and again. By default glibc maps
+    and unmaps each of them, and every page faults in anew: over half of a small model's CPU time.
+    """
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # M_* of malloc.h
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return  # another C library, with other habits
+    mallopt(mmap_threshold, 1 << 25)  # glibc's upper limit, 32 MiB
+    mallopt(trim_threshold, (1 << 31) - 1)
+    mallopt(top_pad, 1 << 26)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a rank is: shown in a run's first lines, and compared before round 1."""
+
+    rank: int
+    who: str
+    host: str
+    device: str
+    threads: int
+
+
+def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | None"]:
+    """Take this rank's role, threads and device (None on the server). Collective.
+
+    Raises UserError where the number of ranks is wrong (the same on every rank).
+    """
+    names = list(config.participants)
+    check_size(comm.size, names, mpi_library(), os.environ)
+    here = sorted(rank for rank in _node_of(comm) if rank > 0)
+    threads = choose_threads(config.threads, len(here), os.environ)
+    device = None
+    if comm.rank > 0:
+        import torch
+
+        keep_freed_memory()
+        torch.set_num_threads(threads)
+        device = choose_device(config.device, here.index(comm.rank))
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+    return Place(
+        rank=comm.rank,
+        who=names[comm.rank - 1] if comm.rank else "server",
+        host=socket.gethostname(),
+        device=str(device or "no device"),
+        threads=threads if comm.rank else 1,
+    ), device
+
+
+def mpi_library() -> str:
+    """Name and version of the MPI library in use, such as "MPICH 5.0.2"."""
+    from mpi4py import MPI
+
+    name, version = MPI.get_vendor()
+    return f"{name} {'.'.join(map(str, version))}"
+
+
+def load_mpi() -> "MPI.Intracomm":
+    """MPI's world communicator. Raises UserError where mpi4py finds no MPI library."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise UserError(
+            f"mpi4py cannot load an MPI library ({str(error).splitlines()[0]}): load the site's MPI module, "
+            'or install one with pip install "fccl_mpi[mpich]"'
+        ) from error
+    return MPI.COMM_WORLD
+
+
+@contextmanager
+def ending_together(comm: "MPI.Intracomm", who: str) -> Iterator[None]:
+    """End the whole job when this rank fails, since the others would wait in a collective for ever.
+
+    A UserError is told in one sentence and aborts with exit code 2, anything else with its traceback
+    and exit code 1. An AgreedError passes: every rank raises it, so each can end by itself.
+    """
+    try:
+        yield
+    except AgreedError:
+        raise
+    except UserError as error:
+        _last_words(comm, f"rank {comm.rank} ({who}): {error}\n", 2)
+    except KeyboardInterrupt:
+        _last_words(comm, f"rank {comm.rank} ({who}): interrupted\n", 130)
+    except BaseException:
+        _last_words(comm, f"rank {comm.rank} ({who}) failed:\n{traceback.format_exc()}", 1)
+
+
+def agree(exchange: Exchange, error: UserError | None) -> None:
+    """Raise AgreedError on every rank if any of them has an error to report. Collective."""
+    errors = [told for told in exchange.allgather(None if error is None else str(error)) if told]
+    if errors:
+        raise AgreedError("; ".join(dict.fromkeys(errors)))
+
+
+class AgreedError(UserError):
+    """A UserError that every rank raises at the same place, so that none waits for another."""
+
+
+def _last_words(comm: "MPI.Intracomm", words: str, code: int) -> None:
+    sys.stderr.write(f"fccl_mpi: {words}")
+    sys.stderr.flush()
+    sys.stdout.flush()
+    comm.Abort(code)
+
+
+def _node_of(comm: "MPI.Intracomm") -> list[int]:
+    """World ranks of the processes that share this one's node."""
+    from mpi4py import MPI
+
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    try:
+        return node.allgather(comm.rank)
+    finally:
+        node.Free()
