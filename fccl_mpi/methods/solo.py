@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from fccl_mpi.methods.base import Method
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fccl_mpi.federation.participant import Participant
 
 
@@ -18,6 +20,6 @@ class Solo(Method):
     keep_training: bool = False
     """Go on with local updates by cross entropy in every round."""
 
-    def local_epochs(self, me: Participant) -> int:
-        """None, unless training goes on."""
-        return me.own.local_epochs if self.keep_training else 0
+    def update_locally(self, me: Participant, teachers: dict[str, Tensor], round: int) -> dict[str, float]:
+        """Nothing, unless training goes on."""
+        return super().update_locally(me, teachers, round) if self.keep_training else {}

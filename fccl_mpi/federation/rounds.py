@@ -1,0 +1,159 @@
+"""The course of a federation: what a participant and what the server do, side by side.
+
+`participate` and `serve` make the same collectives in the same order; both number them (1) to (5).
+Neither imports torch by itself: the server needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fccl_mpi import maths
+from fccl_mpi.config.schema import Config
+from fccl_mpi.core.errors import UserError
+from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.federation.preflight import Card, agree, card_of_participant, card_of_server, compare, introduce
+from fccl_mpi.federation.server import Server
+from fccl_mpi.federation.voice import Voice
+from fccl_mpi.federation.world import Place
+from fccl_mpi.store.checkpoint import Checkpoints, read_model, write_model
+from fccl_mpi.store.folder import RunFolder, pretrained_path
+
+if TYPE_CHECKING:
+    import torch
+
+    from fccl_mpi.federation.participant import Participant
+
+
+def participate(config: Config, exchange: Exchange, place: Place, device: torch.device) -> None:
+    """A rank above 0, from reading its images to the last round. Collective with `serve`.
+
+    Raises AgreedError on every rank where any of them cannot begin.
+    """
+    from fccl_mpi.federation.participant import Participant
+
+    me, error = None, None
+    try:
+        me = Participant(config, place.who, exchange, device)
+    except UserError as found:
+        error = found
+    agree(exchange, error)  # (1)
+    assert me is not None
+    compare(exchange.allgather(card_of_participant(me, place)))  # (2)
+    agree(exchange, None)  # (3)
+    folder, done = exchange.tell(None)  # (4)
+    checkpoints = Checkpoints(Path(folder) / "checkpoints")
+
+    method = config.method
+    with me.timed("pretrain"):
+        pretrain(me, Path(config.out))
+        me.pretrained_logits = me.predict(me.private.images)
+    if done is not None:
+        me.load(read_model(checkpoints.model_path(done, me.name), like=me.state()))
+    for round in rounds_to_do(done, config.rounds):
+        loss: dict[str, float] = {}
+        if round > 0:
+            with me.timed("teachers"):
+                teachers = method.teachers(me)
+            with me.timed("collaborate"):
+                loss |= method.collaborate(me, round)
+            with me.timed("local"):
+                loss |= method.update_locally(me, teachers, round)
+        with me.timed("evaluate"):
+            correct = me.evaluate()
+        written = None
+        if is_due(round, config):
+            with me.timed("checkpoint"):
+                about = {"participant": me.name, "round": round}
+                written = write_model(checkpoints.model_path(round, me.name), me.state(), about)
+        report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "written": written}
+        me.seconds.clear()
+        exchange.gather(report)  # (5)
+
+
+def serve(config: Config, exchange: Exchange, place: Place) -> None:
+    """Rank 0, from comparing what the ranks have to the last commit. Collective with `participate`.
+
+    Raises AgreedError on every rank where any of them cannot begin.
+    """
+    agree(exchange, None)  # (1)
+    cards: list[Card] = exchange.allgather(card_of_server(config, place))
+    compare(cards)  # (2)
+    folder, voice, error = RunFolder(config), Voice(config.rounds), None
+    data = {card.place.who: card.domain for card in cards[1:]} | {"public": cards[1].public}
+    done = None
+    try:
+        folder.claim()
+        voice.log_to(folder.log)
+        introduce(voice, config, cards)
+        done = resume_from(folder, data, voice)
+    except UserError as found:
+        error = found
+    agree(exchange, error)  # (3)
+    exchange.tell((str(folder.path), done))  # (4)
+
+    method = config.method
+    server = Server(config, exchange, folder, voice, cards[1].classes, data)
+    for round in rounds_to_do(done, config.rounds):
+        server.begin_round()
+        if round > 0:
+            method.serve(server, round)
+        _, *reports = exchange.gather(None) or []  # (5)
+        server.record(round, reports)
+        if is_due(round, config):
+            server.commit(round, [report["written"] for report in reports])
+    server.conclude()
+    voice.close()
+
+
+def rounds_to_do(done: int | None, rounds: int) -> Iterator[int]:
+    """Round 0, after pretraining, to the last; only those after ``done`` where a checkpoint has it."""
+    return iter(range(0 if done is None else done + 1, rounds + 1))
+
+
+def is_due(round: int, config: Config) -> bool:
+    """Whether a checkpoint follows a round: every so often, and after the last."""
+    return round == config.rounds or (round > 0 and round % config.checkpoint_every == 0)
+
+
+def resume_from(folder: RunFolder, data: dict[str, str], voice: Voice) -> int | None:
+    """The last round that an intact checkpoint holds, or None; forgets what the history has beyond it.
+
+    Raises UserError where the checkpoint was made from other data.
+    """
+    for damage in folder.checkpoints.damaged():
+        voice.warn(f"{damage}: this checkpoint is damaged, an earlier one serves")
+    for round, commit in folder.checkpoints.intact():
+        changed = sorted(name for name in data if commit["data"].get(name) != data[name])
+        if changed:
+            raise UserError(
+                f"{folder.path} was begun with other image sets ({', '.join(changed)} changed): "
+                "restore them, or choose another out="
+            )
+        folder.history.cut(round)
+        if round >= folder.config.rounds:
+            voice.say(f"this run is finished: it has {round} rounds")
+        else:
+            voice.say(f"resuming after round {round}")
+        return round
+    folder.history.cut(-1)
+    return None
+
+
+def pretrain(me: Participant, out: Path) -> None:
+    """Bring the model to where every method starts: trained alone, on private images (SOLO).
+
+    The result is stored under a key of what determines it, so it is made once for all methods.
+    """
+    path = pretrained_path(me.config, me.name, me.header.digest)
+    if path.exists():
+        me.load(read_model(path, like=me.state()))
+        return
+
+    def loss_terms(logits: torch.Tensor, labels: torch.Tensor, _: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"local": maths.distillation.cross_entropy(logits, labels)}
+
+    me.train_privately(loss_terms, me.config.pretrain_epochs, "pretrain")
+    write_model(path, me.state(), {"participant": me.name, "epochs": me.config.pretrain_epochs})

@@ -1,0 +1,104 @@
+"""What rank 0 holds: the run's folder, its history, what public logits say. It needs no torch."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from fccl_mpi.config.schema import Config
+from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.federation.voice import Voice, accuracy_table
+from fccl_mpi.store.folder import RunFolder
+
+
+class Server:
+    """The server of a federation."""
+
+    def __init__(
+        self, config: Config, exchange: Exchange, folder: RunFolder, voice: Voice, classes: int, data: dict[str, str]
+    ) -> None:
+        self.config, self.exchange, self.folder, self.voice = config, exchange, folder, voice
+        self.classes, self.data = classes, data
+        self.names = list(config.participants)
+        self.public_batches = config.public_size // config.public_batch_size * config.public_epochs
+        self.agreements: list[float] = []
+        self._begun = time.perf_counter()
+        self._bytes = 0
+
+    def receive(self, size: int) -> None:
+        """Take part in an exchange of logits on ``size`` public images and note how far all agree."""
+        everyone = self.exchange.logits(None, (size, self.classes))
+        votes = everyone.argmax(axis=2)
+        self.agreements.append(float((votes == votes[0]).all(axis=0).mean()))
+
+    def begin_round(self) -> None:
+        """Start the clocks of a round."""
+        self.agreements.clear()
+        self._begun, self._bytes = time.perf_counter(), self.exchange.bytes_exchanged
+
+    def record(self, round: int, reports: list[dict[str, Any]]) -> None:
+        """Turn the participants' reports into the round's line of metrics.jsonl and of the screen."""
+        line: dict[str, Any] = {"round": round}
+        for place, measure in ((1, "top1"), (2, "top5")):
+            matrix = None if measure == "top5" and self.classes < 5 else accuracy_matrix(reports, place)
+            line[measure] = matrix
+            line[f"intra_{measure}"], line[f"inter_{measure}"] = means(matrix)
+        wall = time.perf_counter() - self._begun
+        phases = sorted({phase for report in reports for phase in report["seconds"]})
+        line["agreement"] = float(np.mean(self.agreements)) if self.agreements else None
+        line["loss"] = {name: report["loss"] for name, report in zip(self.names, reports, strict=True)}
+        line["seconds"] = {"wall": round_(wall)} | {
+            phase: {n: round_(r["seconds"].get(phase, 0.0)) for n, r in zip(self.names, reports, strict=True)}
+            for phase in phases
+        }
+        line["bytes_exchanged"] = self.exchange.bytes_exchanged - self._bytes
+        self.folder.history.append(line)
+        self.voice.done(round)
+        self.voice.say(
+            f"round {round:>3}/{self.config.rounds}  intra {line['intra_top1']:6.2f} %"
+            + ("" if line["inter_top1"] is None else f"  inter {line['inter_top1']:6.2f} %")
+            + "".join(f"  {k} {v:.4f}" for k, v in mean_losses(reports).items())
+            + f"  {line['bytes_exchanged'] / 1e6:.2f} MB  {wall:.1f} s"
+        )
+
+    def commit(self, round: int, digests: list[str]) -> None:
+        """Make the models that the participants have written the checkpoint of ``round``."""
+        about = {"config": self.folder.digest, "data": self.data}
+        files = dict(zip(self.names, digests, strict=True))
+        self.folder.checkpoints.commit(round, files, about, self.config.keep)
+
+    def conclude(self) -> None:
+        """Show the last round's accuracy matrix and where everything lies."""
+        last = self.folder.history.read()[-1]
+        self.voice.say(accuracy_table(self.names, last["top1"], f"top-1 accuracy in %, round {last['round']}"))
+        inter = "" if last["inter_top1"] is None else f", inter-domain {last['inter_top1']:.2f} %"
+        self.voice.say(f"intra-domain {last['intra_top1']:.2f} %{inter}; everything lies in {self.folder.path}")
+
+
+def accuracy_matrix(reports: list[dict[str, Any]], place: int) -> list[list[float]]:
+    """Percent of correct test images, K x K: a row for each participant, a column for each domain."""
+    return [[100 * counts[place] / counts[0] for counts in report["correct"].values()] for report in reports]
+
+
+def means(matrix: list[list[float]] | None) -> tuple[float | None, float | None]:
+    """Intra-domain mean (the diagonal) and inter-domain mean (off it; None for one participant)."""
+    if matrix is None:
+        return None, None
+    values = np.array(matrix)
+    off_diagonal = values[~np.eye(len(values), dtype=bool)]
+    return float(values.diagonal().mean()), float(off_diagonal.mean()) if off_diagonal.size else None
+
+
+def mean_losses(reports: list[dict[str, Any]]) -> dict[str, float]:
+    """The collaborative and the local loss, each the mean over the participants that have it."""
+    found = {}
+    for name in ("collaborative", "local"):
+        values = [report["loss"][name] for report in reports if report["loss"].get(name) is not None]
+        if values:
+            found[name] = sum(values) / len(values)
+    return found
+
+
+def round_(seconds: float) -> float:
+    """Seconds to the millisecond."""
+    return round(seconds, 3)

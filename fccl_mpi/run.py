@@ -1,0 +1,72 @@
+"""One federation: ``mpirun -n <participants + 1> python -m fccl_mpi.run [key=value ...]``.
+
+Rank 0 is the server, every other rank trains one participant.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fccl_mpi.config.cli import Parser
+from fccl_mpi.config.compose import compose, to_yaml
+from fccl_mpi.config.schema import Config
+from fccl_mpi.core.errors import AgreedError, UserError
+from fccl_mpi.federation.exchange import Exchange, MpiExchange
+from fccl_mpi.federation.preflight import agree
+from fccl_mpi.federation.rounds import participate, serve
+from fccl_mpi.federation.world import check_size, ending_together, join, load_mpi, speaks
+from fccl_mpi.methods.registry import METHODS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0 done, 2 the user's error."""
+    parser = Parser(program="fccl_mpi.run", purpose="Run one federation over MPI.", methods=METHODS)
+    options = parser.parse_args(arguments)
+    try:
+        config = compose(options.overrides, methods=METHODS, config_dir=options.config_dir)
+        if options.print_config:
+            print(to_yaml(config), end="")
+            return 0
+        comm = load_mpi()
+        check_size(comm.size, list(config.participants), os.environ)
+    except UserError as error:
+        return refuse(error) if speaks(os.environ) else 2
+    try:
+        with ending_together(comm, who=["server", *config.participants][comm.rank]):
+            place, device = join(config, comm)
+            exchange = MpiExchange(comm)
+            make_embedded_images(config, exchange)
+            if device is None:
+                serve(config, exchange, place)
+            else:
+                participate(config, exchange, place, device)
+    except AgreedError as error:
+        return refuse(error) if comm.rank == 0 else 2
+    return 0
+
+
+def make_embedded_images(config: Config, exchange: Exchange) -> None:
+    """Have rank 0 make the quickstart's image sets if they are not there, while the others wait."""
+    error = None
+    if config.task == "quickstart" and exchange.rank == 0:
+        from data_prep import quickstart
+
+        try:
+            if quickstart.missing(Path(config.data)):
+                print(f"making the embedded image sets in {config.data}/quickstart", flush=True)
+                quickstart.make(Path(config.data))
+        except UserError as found:
+            error = found
+    agree(exchange, error)
+
+
+def refuse(error: UserError) -> int:
+    """Tell the user what to mend, in one sentence."""
+    sys.stdout.flush()
+    print(f"fccl_mpi: {error}", file=sys.stderr, flush=True)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
