@@ -77,11 +77,12 @@ def write_domain(
     test: Split,
     source: str,
     notes: Mapping[str, str | int] | None = None,
+    lists: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """Write a domain file atomically and return its digest.
 
-    ``notes`` are further root attributes (how the set was made). Raises UserError, before anything is
-    written, where the arrays do not fit the schema.
+    ``notes`` are further root attributes and ``lists`` further root datasets of strings (how the set was
+    made). Raises UserError, before anything is written, where the arrays do not fit the schema.
     """
     for name, split in (("train", train), ("test", test)):
         _check_arrays(path, name, split.images, split.labels, len(classes))
@@ -94,8 +95,13 @@ def write_domain(
             group.create_dataset("labels", data=split.labels)
             group.attrs["digest"] = content_digest(split.images, split.labels)
             digests.append(group.attrs["digest"])
+        _write_lists(file, lists)
         digest = _combine(*classes, *digests)
-        _seal(file, digest, {**(notes or {}), "kind": "domain", "task": task, "domain": domain, "source": source})
+        _seal(
+            file,
+            digest,
+            {**(notes or {}), "kind": "domain", "task": task, "domain": domain, "source": source},
+        )
     return digest
 
 
@@ -108,10 +114,12 @@ def write_public(
     labels: np.ndarray | None = None,
     classes: Sequence[str] = (),
     notes: Mapping[str, str | int] | None = None,
+    lists: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """Write a public file atomically and return its digest; ``labels`` (N,) only where the set has them.
 
-    Raises UserError, before anything is written, where the arrays do not fit the schema.
+    ``notes`` and ``lists`` as for a domain. Raises UserError, before anything is written, where the
+    arrays do not fit the schema.
     """
     _check_arrays(path, "public", images, labels, len(classes))
     with _writing(path) as file:
@@ -119,6 +127,7 @@ def write_public(
         if labels is not None:
             file.create_dataset("labels", data=labels)
             file.create_dataset("classes", data=list(classes), dtype=h5py.string_dtype())
+        _write_lists(file, lists)
         digest = content_digest(images, labels)
         _seal(file, digest, {**(notes or {}), "kind": "public", "name": name, "source": source})
     return digest
@@ -190,6 +199,28 @@ def read_public(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
         return loaded
 
 
+def read_kind(path: Path) -> str:
+    """``"domain"`` or ``"public"``. Raises UserError naming the file and the reason if it is neither."""
+    with _reading(path, "domain", "public") as file:
+        return _text(path, file, "kind")
+
+
+def verify(path: Path) -> str:
+    """Recompute every digest of a domain or public file and return that of the whole.
+
+    Raises UserError naming the file and the reason.
+    """
+    if read_kind(path) == "public":
+        read_public(path)
+        return read_public_header(path).digest
+    header = read_domain_header(path)
+    splits = [read_split(path, name) for name in ("train", "test")]
+    found = _combine(*header.classes, *(content_digest(split.images, split.labels) for split in splits))
+    if found != header.digest:
+        raise _unfit(path, "its content does not match its digest, so the file is damaged")
+    return found
+
+
 def content_digest(images: np.ndarray, labels: np.ndarray | None) -> str:
     """Hex sha256 of the arrays' shapes, dtypes and bytes; equal exactly where the content is."""
     digest = hashlib.sha256()
@@ -209,6 +240,11 @@ def _writing(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
+def _write_lists(file: h5py.File, lists: Mapping[str, Sequence[str]] | None) -> None:
+    for name, lines in (lists or {}).items():
+        file.create_dataset(name, data=list(lines), dtype=h5py.string_dtype())
+
+
 def _seal(file: h5py.File, digest: str, attributes: Mapping[str, str | int]) -> None:
     file.attrs.update({"schema": SCHEMA, **attributes, "digest": digest})
     file.flush()
@@ -216,7 +252,7 @@ def _seal(file: h5py.File, digest: str, attributes: Mapping[str, str | int]) -> 
 
 
 @contextmanager
-def _reading(path: Path, kind: str) -> Iterator[h5py.File]:
+def _reading(path: Path, *kinds: str) -> Iterator[h5py.File]:
     if not path.is_file():
         raise UserError(f"{path} does not exist: make it with data_prep, or let data= name its folder")
     try:
@@ -228,8 +264,9 @@ def _reading(path: Path, kind: str) -> Iterator[h5py.File]:
             raise _unfit(path, "its making was interrupted")
         if file.attrs.get("schema") != SCHEMA:
             raise _unfit(path, f"its schema is {file.attrs.get('schema')}, this program reads {SCHEMA}")
-        if _text(path, file, "kind") != kind:
-            raise UserError(f"{path} is a {_text(path, file, 'kind')} file where a {kind} file is needed")
+        if _text(path, file, "kind") not in kinds:
+            needed = " or ".join(kinds)
+            raise UserError(f"{path} is a {_text(path, file, 'kind')} file where a {needed} file is needed")
         yield file
 
 
@@ -268,7 +305,9 @@ def _load(path: Path, dataset: h5py.Dataset) -> np.ndarray:
 def _check_shapes(path: Path, name: str, images: h5py.Dataset, labels: h5py.Dataset | None) -> None:
     """From the header alone, before memory is asked for."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3):
-        raise _unfit(path, f"{name} images are {images.dtype} {images.shape}, not uint8 (N, {SIDE}, {SIDE}, 3)")
+        raise _unfit(
+            path, f"{name} images are {images.dtype} {images.shape}, not uint8 (N, {SIDE}, {SIDE}, 3)"
+        )
     if labels is not None and (labels.dtype != np.int64 or labels.shape != images.shape[:1]):
         raise _unfit(path, f"{name} labels are {labels.dtype} {labels.shape}, not int64 ({len(images)},)")
 

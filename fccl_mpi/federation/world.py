@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,6 +162,8 @@ def mpi_library() -> str:
 
 def load_mpi() -> "MPI.Intracomm":
     """MPI's world communicator. Raises UserError where mpi4py finds no MPI library."""
+    # mpi4py's warning of another MPI's launcher: `check_size` says it in one sentence
+    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

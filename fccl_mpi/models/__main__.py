@@ -8,10 +8,9 @@ from fccl_mpi.models.registry import MODELS, build
 
 def size(name: str, *, classes: int) -> tuple[int, int]:
     """Parameters, and multiply-adds of one image (convolutions and classifier), of a model at width 1."""
-    with torch.device("meta"):  # shapes only: nothing is allocated or computed
-        model = build(name, classes=classes).eval()
-        with FlopCounterMode(display=False) as counter:
-            model(torch.empty(1, 3, 32, 32))
+    model = build(name, classes=classes).eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 3, 32, 32))
     return sum(parameter.numel() for parameter in model.parameters()), counter.get_total_flops() // 2
 
 

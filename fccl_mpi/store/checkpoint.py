@@ -58,7 +58,7 @@ def read_model(path: Path, like: State) -> dict[str, np.ndarray]:
                 dataset = group[name]
                 if dataset.shape != wanted.shape or dataset.dtype != wanted.dtype:
                     raise _unfit(path, f"{name} is {dataset.dtype} {dataset.shape}, not {wanted.dtype} {wanted.shape}")
-                state[name] = dataset[()]
+                state[name] = np.asarray(dataset[()])  # a scalar too
             if file.attrs.get("digest") != state_digest(state):
                 raise _unfit(path, "its content does not match its digest, so it is damaged")
     except OSError as error:

@@ -1,0 +1,35 @@
+"""Eq. 7 to 9 by hand."""
+
+import torch
+
+from fccl_mpi.federation.server import accuracy_matrix, means
+from fccl_mpi.maths.accuracy import count_correct
+from fccl_mpi.maths.aggregation import mean
+
+
+def test_count_correct_by_hand():
+    logits = torch.tensor([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 2.0, 3.0]])
+    labels = torch.tensor([0, 2, 0])
+    assert [count_correct(logits, labels, k).item() for k in (1, 2, 3)] == [1, 2, 3]
+
+
+def test_intra_is_the_diagonal_and_inter_the_rest():
+    reports = [
+        {"correct": {"a": (10, 9, 10), "b": (20, 5, 20), "c": (5, 1, 5)}},
+        {"correct": {"a": (10, 2, 10), "b": (20, 10, 20), "c": (5, 2, 5)}},
+        {"correct": {"a": (10, 3, 10), "b": (20, 1, 20), "c": (5, 5, 5)}},
+    ]
+    matrix = accuracy_matrix(reports, 1)
+    assert matrix == [[90, 25, 20], [20, 50, 40], [30, 5, 100]]
+    assert means(matrix) == (80.0, (25 + 20 + 20 + 40 + 30 + 5) / 6)
+
+
+def test_one_participant_has_no_inter_domain_accuracy():
+    assert means([[40.0]]) == (40.0, None)
+    assert means(None) == (None, None)
+
+
+def test_mean_is_summed_in_participant_order():
+    entries = torch.tensor([[1e8], [-1e8], [3.0]])
+    assert mean(list(entries)).item() == 1.0
+    assert mean(list(entries.flip(0))).item() == 0.0  # 3 is lost in 1e8 in float32: the order counts
