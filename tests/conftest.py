@@ -55,6 +55,14 @@ def make_tiny_images(data: Path, classes: int = 3) -> Path:
     return data
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Compute as the ranks of the MPI suite do: rounding depends on the number of threads."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of scenario `tiny`'s files, three classes; only to be read."""

@@ -236,8 +236,13 @@ def content_digest(images: np.ndarray, labels: np.ndarray | None) -> str:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[h5py.File]:
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        yield file
+    with replacing(path) as temporary:
+        try:
+            with h5py.File(temporary, "w") as file:
+                yield file
+        except RuntimeError as error:  # on a full disk h5py cannot close the file either, and says only that
+            cause = error.__context__
+            raise (cause if isinstance(cause, OSError) else OSError(str(error))) from None
 
 
 def _write_lists(file: h5py.File, lists: Mapping[str, Sequence[str]] | None) -> None:

@@ -6,14 +6,18 @@ same arithmetic: a federation gives bit-equal results over either.
 """
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+from fccl_mpi.core.errors import AgreedError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 LONGEST_PAUSE = 1e-3  # seconds between two looks of a waiting rank
+PIECE = 1 << 20  # parameters that travel at once
 
 
 class Exchange(Protocol):
@@ -31,10 +35,19 @@ class Exchange(Protocol):
     seconds_waited: float
     """Time this rank has spent in collectives so far."""
 
-    def logits(self, own: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
-        """Give own logits, float32 (B, C); the server gives None. All get (K, B, C) in participant order.
+    def share(
+        self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Give an own float32 array; who gives nothing, as the server, passes None. All get all of them.
 
-        The result is a buffer that the next exchange of this shape overwrites.
+        Args:
+            kind: what it is, for the record: "logits", "parameters", ...
+            own: the array, of ``shape``.
+            shape: its shape, the same for all who give.
+            givers: indices of the participants who give, ascending; all of them if None.
+
+        Returns:
+            float32 (givers, *shape) in participant order: a buffer that the next call of this size overwrites.
         """
         ...
 
@@ -51,6 +64,40 @@ class Exchange(Protocol):
         ...
 
 
+def average(exchange: Exchange, own: np.ndarray | None, weight: float = 1.0, group: str = "") -> np.ndarray | None:
+    """Weighted mean of float32 vectors (P,) over the participants of the same ``group``. Collective.
+
+    A participant gives its vector and gets its group's mean; the server passes None and gets None. Vectors
+    travel in pieces, so memory stays at K pieces, and are summed in participant order: bit-equal everywhere.
+
+    Raises AgreedError, on every rank, where vectors of a group differ in length.
+    """
+    cards = exchange.allgather(None if own is None else (group, own.size, weight))[1:]
+    mean = own
+    for name in dict.fromkeys(card[0] for card in cards if card):
+        members = [index for index, card in enumerate(cards) if card and card[0] == name]
+        sizes = {cards[index][1] for index in members}
+        if len(sizes) > 1:
+            raise AgreedError(
+                f"parameters of different architectures cannot be averaged (sizes {sorted(sizes)}): "
+                "give all participants one model, or use homogeneous=true"
+            )
+        if len(members) == 1:
+            continue
+        weights = [np.float32(cards[index][2] / sum(cards[i][2] for i in members)) for index in members]
+        mine = own if exchange.rank - 1 in members else None
+        pieces = []
+        for start in range(0, sizes.pop(), PIECE):
+            piece = None if mine is None else mine[start : start + PIECE]
+            length = min(PIECE, cards[members[0]][1] - start)
+            everyone = exchange.share("parameters", piece, (length,), members)
+            if mine is not None:
+                pieces.append(np.add.reduce([w * vector for w, vector in zip(weights, everyone, strict=True)]))
+        if mine is not None:
+            mean = np.concatenate(pieces)
+    return mean
+
+
 class MpiExchange:
     """An Exchange over an MPI communicator of K + 1 ranks."""
 
@@ -60,18 +107,23 @@ class MpiExchange:
         self.participants = comm.size - 1
         self.bytes_exchanged = 0
         self.seconds_waited = 0.0
-        self._buffers: dict[tuple[int, int], np.ndarray] = {}
+        self._buffers: dict[tuple[int, ...], np.ndarray] = {}
 
-    def logits(self, own: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
-        """See Exchange; one allgatherv in which the server gives nothing."""
-        everyone = self._buffers.get(shape)
+    def share(
+        self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """See Exchange; one allgatherv in which who gives nothing, as the server, has count 0."""
+        giving = range(self.participants) if givers is None else givers
+        whole = (len(giving), *shape)
+        everyone = self._buffers.get(whole)
         if everyone is None:
-            everyone = self._buffers[shape] = np.empty((self.participants, *shape), np.float32)
-        size = everyone[0].size
-        counts = [0] + [size] * self.participants
+            everyone = self._buffers[whole] = np.empty(whole, np.float32)
+        counts = [0] * self.comm.size
+        for index in giving:
+            counts[index + 1] = everyone[0].size
         given = np.empty(0, np.float32) if own is None else np.ascontiguousarray(own, np.float32)
         if given.size != counts[self.rank]:
-            raise ValueError(f"rank {self.rank} gives logits of shape {given.shape}, not {shape}")
+            raise ValueError(f"rank {self.rank} gives {kind} of shape {given.shape}, not {shape}")
         self._wait(self.comm.Iallgatherv(given, [everyone, counts]))
         self.bytes_exchanged += everyone.nbytes
         return everyone

@@ -5,7 +5,7 @@ it. So nothing depends on how threads are scheduled, and results equal those of 
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,15 @@ class InProcessExchange:
         self.seconds_waited = 0.0
         self._table = table
 
-    def logits(self, own: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
+    def share(
+        self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
+    ) -> np.ndarray:
         """See Exchange."""
-        everyone = np.stack(self._table.swap(self.rank, own)[1:]).astype(np.float32)
-        if everyone.shape[1:] != shape:
-            raise ValueError(f"logits of shape {everyone.shape[1:]}, not {shape}")
+        given = self._table.swap(self.rank, own)[1:]
+        giving = range(self.participants) if givers is None else givers
+        everyone = np.stack([given[index] for index in giving]).astype(np.float32)
+        if everyone.shape[1:] != tuple(shape):
+            raise ValueError(f"{kind} of shape {everyone.shape[1:]}, not {shape}")
         self.bytes_exchanged += everyone.nbytes
         return everyone
 

@@ -17,7 +17,7 @@ from fccl_mpi.data import schema
 from fccl_mpi.data.augment import augment
 from fccl_mpi.data.images import ImageSet, Normaliser, to_device
 from fccl_mpi.data.partition import batches, draw
-from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.federation.exchange import Exchange, average
 from fccl_mpi.maths.accuracy import count_correct
 from fccl_mpi.models.registry import build
 
@@ -96,10 +96,26 @@ class Participant:
         """A new Adam over the model's parameters."""
         return torch.optim.Adam(self.model.parameters(), lr=self.config.lr, fused=True)
 
-    def share(self, logits: Tensor) -> Tensor:
-        """Exchange logits (B, C) on public images: all participants', (K, B, C), own place ``index``."""
+    def share(self, logits: Tensor, kind: str = "logits") -> Tensor:
+        """Exchange logits (B, C), or another tensor, on public images: all participants', (K, B, C).
+
+        In participant order, the own ones at ``index``; valid until the next exchange.
+        """
         own = logits.detach().to("cpu", torch.float32).numpy()
-        return torch.from_numpy(self.exchange.logits(own, own.shape)).to(self.device)
+        return torch.from_numpy(self.exchange.share(kind, own, own.shape)).to(self.device)
+
+    def average(self, model: nn.Module | None = None, weight: float = 1.0, group: str = "") -> None:
+        """Replace a model's parameters and buffers, by default the own one's, by the mean over participants.
+
+        ``weight`` is the own share in the mean, ``group`` the participants it runs over; see `exchange.average`.
+        """
+        model = self.model if model is None else model
+        tensors = [*model.parameters(), *model.buffers()]
+        own = torch.cat([tensor.detach().flatten().to("cpu", torch.float32) for tensor in tensors]).numpy()
+        mean = torch.from_numpy(average(self.exchange, own, weight, group))
+        with torch.no_grad():
+            for tensor, part in zip(tensors, mean.split([tensor.numel() for tensor in tensors]), strict=True):
+                tensor.copy_(part.view(tensor.shape))
 
     @torch.no_grad()
     def predict(self, images: Tensor | Sequence[Tensor], normalise: Normaliser | None = None) -> Tensor:

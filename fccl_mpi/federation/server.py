@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fccl_mpi.config.schema import Config
-from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.federation.exchange import Exchange, average
 from fccl_mpi.federation.voice import Voice, accuracy_table
 from fccl_mpi.store.folder import RunFolder
 
@@ -27,9 +27,13 @@ class Server:
 
     def receive(self, size: int) -> None:
         """Take part in an exchange of logits on ``size`` public images and note how far all agree."""
-        everyone = self.exchange.logits(None, (size, self.classes))
+        everyone = self.exchange.share("logits", None, (size, self.classes))
         votes = everyone.argmax(axis=2)
         self.agreements.append(float((votes == votes[0]).all(axis=0).mean()))
+
+    def receive_average(self) -> None:
+        """Take part in an average of parameters."""
+        average(self.exchange, None)
 
     def begin_round(self) -> None:
         """Start the clocks of a round."""

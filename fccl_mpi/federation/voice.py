@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -14,7 +13,7 @@ class Voice:
 
     def __init__(self, rounds: int) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
-        self.file: TextIO | None = None
+        self.log: Console | None = None
         self.progress: Progress | None = None
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -23,14 +22,14 @@ class Voice:
 
     def log_to(self, path: Path) -> None:
         """Write all further lines to a file too."""
-        self.file = path.open("a", encoding="utf-8")
+        self.log = Console(file=path.open("a", encoding="utf-8"), width=120, highlight=False, soft_wrap=True)
 
     def say(self, line: str | Table) -> None:
         """A line, or a table."""
-        self.console.print(line, markup=False) if isinstance(line, str) else self.console.print(line)
-        if self.file:
-            Console(file=self.file, width=120, highlight=False).print(line, markup=False)
-            self.file.flush()
+        for console in (self.console, self.log):
+            if console:
+                console.print(line, markup=False)
+                console.file.flush()
 
     def warn(self, line: str) -> None:
         """A line that asks for attention."""
@@ -46,8 +45,8 @@ class Voice:
         """Take the bar off the screen and close the log."""
         if self.progress:
             self.progress.stop()
-        if self.file:
-            self.file.close()
+        if self.log:
+            self.log.file.close()
 
 
 def accuracy_table(names: Sequence[str], matrix: Sequence[Sequence[float]], title: str) -> Table:

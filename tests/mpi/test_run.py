@@ -1,0 +1,114 @@
+"""The main job under a real mpirun."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fccl_mpi.federation.world import LAUNCHERS, mpi_library
+from tests.unit.federation.test_federation import federate, numbers, weights
+
+TWO = ("~participants.blue", "~participants.grey")
+
+
+def run_folder(out: Path) -> Path:
+    """The only run below ``out``."""
+    (metrics,) = out.glob("tiny/*/*/metrics.jsonl")
+    return metrics.parent
+
+
+def test_five_ranks_federate_bit_equal_to_threads(mpirun, tiny, tmp_path):
+    done = mpirun(5)
+    assert done.returncode == 0, done.stderr
+    assert "rank 4 on" in done.stdout and "top-1 accuracy in %, round 2" in done.stdout
+    threads = federate(tiny(f"out={tmp_path / 'threads'}"))
+    lines = [json.loads(line) for line in (run_folder(tmp_path / "runs") / "metrics.jsonl").read_text().splitlines()]
+    assert [{k: v for k, v in line.items() if k != "seconds"} for line in lines] == numbers(threads)
+    commit = json.loads((run_folder(tmp_path / "runs") / "checkpoints/round_0002/commit.json").read_text())
+    assert commit["files"] == weights(threads)
+
+
+def test_three_ranks_two_participants_once_a_round_and_again(mpirun, tmp_path):
+    first = mpirun(3, *TWO, "exchange=round", "rounds=1")
+    assert first.returncode == 0, first.stderr
+    more = mpirun(3, *TWO, "exchange=round", "rounds=2")
+    assert more.returncode == 0 and "resuming after round 1" in more.stdout
+    kept = (run_folder(tmp_path / "runs") / "metrics.jsonl").read_bytes()
+    again = mpirun(3, *TWO, "exchange=round", "rounds=2")
+    assert again.returncode == 0 and "this run is finished: it has 2 rounds" in again.stdout
+    assert (run_folder(tmp_path / "runs") / "metrics.jsonl").read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("ranks", "overrides", "message"),
+    [
+        (2, (), "2 ranks were started, but the server and red, green, blue, grey need 5; start with: mpirun -n 5"),
+        (1, (), "only one process was started"),
+        (3, (*TWO, "rouns=3"), "did you mean 'rounds'?"),
+        (3, (*TWO, "public_batch_size=41"), "public_batch_size=41 is out of range"),
+        (3, (*TWO, "data=nowhere"), "red.h5 does not exist"),
+        (3, (*TWO, "participants.red.private_size=41"), "red: 41 private images are asked for, but its file has 40"),
+        (3, (*TWO, "participants.green.model=resnet11"), "resnet1"),
+        (3, (*TWO, "device=cuda"), "device=cuda, but torch sees no GPU"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_users_error_is_one_sentence_with_exit_code_2(mpirun, tmp_path, ranks, overrides, message):
+    done = mpirun(ranks, *overrides, timeout=60)
+    assert done.returncode == 2
+    told = [line for line in done.stderr.splitlines() if line.startswith("fccl_mpi: ")]
+    assert len(told) == 1 and message in told[0]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_launcher_of_another_mpi_is_named():
+    other = "MPICH's mpirun" if "Open" in mpi_library() else "Open MPI's mpirun"
+    rank, size = LAUNCHERS[other]
+    for number in "01":  # each process is a world of its own, and only one speaks
+        command = [sys.executable, "-m", "fccl_mpi.run"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env={**os.environ, rank: number, size: "5"}
+        )
+        assert done.returncode == 2
+        assert (f"{other} started 5 processes, but MPI sees 1" in done.stderr) == (number == "0")
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("failure", ["exception", "exit"])
+def test_a_failure_on_one_rank_ends_the_job_within_five_seconds(mpirun, rank, failure):
+    done = mpirun(
+        3, *TWO, "rounds=50", program="tests.mpi.failing", FCCL_TEST_FAILURE=failure, FCCL_TEST_RANK=str(rank)
+    )
+    ended = time.time()
+    begun = float(re.search(r"failing at ([0-9.]+)", done.stdout)[1])
+    assert done.returncode != 0
+    assert ended - begun < 5
+    assert done.stderr.count("Traceback") == 1
+    assert f"rank {rank} ({'green' if rank else 'server'}) failed" in done.stderr
+
+
+def test_a_waiting_rank_does_not_burn_a_core(mpirun, tmp_path):
+    script = tmp_path / "waiting.py"
+    script.write_text(
+        "import time, numpy\n"
+        "from mpi4py import MPI\n"
+        "from fccl_mpi.federation.exchange import MpiExchange\n"
+        "link = MpiExchange(MPI.COMM_WORLD)\n"
+        "link.allgather(None)\n"
+        "begun = time.process_time()\n"
+        "time.sleep(4 if link.rank == 1 else 0)\n"
+        "link.share('logits', None if link.rank == 0 else numpy.zeros((2, 3), 'f4'), (2, 3))\n"
+        "print('cpu', link.rank, time.process_time() - begun, flush=True)\n"
+    )
+    done = subprocess.run(
+        ["mpirun", "-n", "3", sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    used = dict(re.findall(r"cpu (\d) ([0-9.e-]+)", done.stdout))
+    assert set(used) == {"0", "1", "2"}, done.stderr
+    assert all(float(seconds) < 0.4 for seconds in used.values()), used  # a tenth of a core over 4 s
