@@ -90,7 +90,7 @@ FONTS = tuple(
         *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
         *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
         *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
-        *("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10"),
+        *("cmb10", "cmr10", "cmss10", "cmtt10"),
     )
 )
 
@@ -111,7 +111,8 @@ def make(data: Path) -> None:
         try:
             _MAKERS[path.stem](path)
         except OSError as error:
-            raise UserError(f"{path} cannot be made: {error}") from error
+            hint = "is the folder writable, the disk full, a package damaged?"
+            raise UserError(f"{path} cannot be made: {error} ({hint})") from error
 
 
 def _paths(data: Path) -> list[Path]:
@@ -134,23 +135,19 @@ def _make_mnist(path: Path) -> None:
     digits, labels = _mnist_digits()
     train, test, _, _ = mnist_parts(labels)
     source = f"MNIST training digits (LeCun et al. 1998), half of the 5,000 in {MNIST_FILE}"
-    _write(
-        path,
-        *(Split(images=_rgb(_resized(digits[part])), labels=labels[part]) for part in (train, test)),
-        source,
-    )
+    _write(path, _grey(digits, labels, train), _grey(digits, labels, test), source)
 
 
 def _make_optdigits(path: Path) -> None:
     table = _table(OPTDIGITS_FILE)
-    grey, labels = (table[:, :-1].reshape(-1, 8, 8) * 255 + 8) // 16, table[:, -1]
+    digits, labels = (table[:, :-1].reshape(-1, 8, 8) * 255 + 8) // 16, table[:, -1]
     test, train = _stratified(labels, [OPTDIGITS_TEST], generator(SEED, TASK, "optdigits", "split"))
     source = f"UCI digits of 8×8 pixels (Alpaydin & Kaynak 1998), all of {OPTDIGITS_FILE}"
-    _write(
-        path,
-        *(Split(images=_rgb(_resized(grey[part])), labels=labels[part]) for part in (train, test)),
-        source,
-    )
+    _write(path, _grey(digits, labels, train), _grey(digits, labels, test), source)
+
+
+def _grey(digits: np.ndarray, labels: np.ndarray, part: np.ndarray) -> Split:
+    return Split(images=_rgb(_resized(digits[part])), labels=labels[part])
 
 
 def _make_mnist_m(path: Path) -> None:
@@ -177,26 +174,23 @@ def _make_syn(path: Path) -> None:
         labels = rng.permutation(np.arange(size) % len(CLASSES))
         return Split(images=np.stack([_drawn(label, fonts, rng) for label in labels.tolist()]), labels=labels)
 
-    _write(
-        path,
-        drawn(SYN_TRAIN),
-        drawn(SYN_TEST),
-        f"after SYN Numbers (Ganin et al. 2016), drawn in {_listed(files)}",
-    )
+    source = f"digits drawn after SYN Numbers (Ganin et al. 2016) in {_listed(files)}"
+    _write(path, drawn(SYN_TRAIN), drawn(SYN_TEST), source)
 
 
 def _make_photos(path: Path) -> None:
+    """Three in four from a photograph in colour, each photograph of a kind as often as the others."""
     colour, grey = _present(PUBLIC_COLOUR_PHOTOS, at_least=4), _present(PUBLIC_GREY_PHOTOS, at_least=4)
     photos = [_photographs(files) for files in (grey, colour, colour, colour)]
     rng = generator(SEED, TASK, "photos", "crops")
-    images: list[np.ndarray] = []
+    images: dict[bytes, np.ndarray] = {}  # by content, so that no crop is there twice
     while len(images) < PUBLIC_SIZE:
         photo = _one_of(_one_of(photos, rng), rng)
         crop = _crop(photo, int(rng.integers(SIDE, min(photo.size) // 2 + 1)), rng)
         if np.ptp(crop, axis=(0, 1)).max() >= 64:  # neither void between galaxies nor bare sky
-            images.append(crop)
-    source = f"crops from 32×32 pixels to half the height of {_listed(colour + grey)}"
-    write_public(path, name=PUBLIC, images=np.stack(images), source=source, notes=_made_with())
+            images[crop.tobytes()] = crop
+    source = f"crops, from 32 pixels to half the shorter side, of {_listed(colour + grey)}"
+    write_public(path, name=PUBLIC, images=np.stack([*images.values()]), source=source, notes=_made_with())
 
 
 _MAKERS = {
@@ -287,7 +281,7 @@ def _fonts(files: Sequence[str]) -> "list[FreeTypeFont]":
     return [ImageFont.truetype(str(_locate(file)), EM, layout_engine=basic) for file in files]
 
 
-def _drawn(label: int, fonts: "Sequence[FreeTypeFont]", rng: np.random.Generator) -> np.ndarray:
+def _drawn(label: int, fonts: "list[FreeTypeFont]", rng: np.random.Generator) -> np.ndarray:
     """One digit after SYN Numbers, uint8 (32, 32, 3).
 
     As there, numbers of one to three digits vary in font, position, orientation, blur and the colours of
@@ -296,7 +290,7 @@ def _drawn(label: int, fonts: "Sequence[FreeTypeFont]", rng: np.random.Generator
     from PIL import ImageFilter
 
     paper = rng.integers(0, 256, 3)
-    ink = (paper + rng.integers(96, 161, 3)) % 256  # in every channel at least 64 off
+    ink = (paper + rng.integers(96, 161, 3)) % 256  # every channel at least 96 off
     image = _background(paper, rng)
     image.paste(tuple(ink.tolist()), mask=_turned(_number(label, _one_of(fonts, rng), rng), rng))
     image = image.reduce(CANVAS // SIDE).filter(ImageFilter.GaussianBlur(rng.uniform(0, 1)))
@@ -323,13 +317,13 @@ def _background(paper: np.ndarray, rng: np.random.Generator) -> "Image.Image":
 
 
 def _number(label: int, font: "FreeTypeFont", rng: np.random.Generator) -> "Image.Image":
-    """A mask twice as wide and high as the canvas, ``label`` in the middle, often with neighbours."""
+    """A mask twice as wide and high as the canvas: ``label`` in the middle and up to two neighbours."""
     from PIL import Image, ImageDraw
 
     mask = Image.new("L", (2 * CANVAS, 2 * CANVAS))
     draw = ImageDraw.Draw(mask)
-    half = font.getlength(str(label)) / 2
-    baseline = CANVAS - font.getbbox("0", anchor="ms")[1] / 2
+    half = round(font.getlength(str(label)) / 2)
+    baseline = CANVAS - round(font.getbbox("0", anchor="ms")[1] / 2)
     draw.text((CANVAS, baseline), str(label), fill=255, font=font, anchor="ms")
     for side, anchor in ((-1, "rs"), (1, "ls")):
         if rng.random() < 0.4:
@@ -339,7 +333,7 @@ def _number(label: int, font: "FreeTypeFont", rng: np.random.Generator) -> "Imag
 
 
 def _turned(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
-    """The middle of ``mask`` turned by up to 20°, scaled and shifted: digits of 16 to 27 of 32 pixels."""
+    """The middle of ``mask`` turned, scaled and shifted a little: a digit is 17 to 29 of 32 pixels high."""
     from PIL import Image
 
     angle = math.radians(rng.uniform(-15, 15))
@@ -371,13 +365,11 @@ def _made_with() -> dict[str, str]:
 
 
 def _locate(file: str) -> Path:
-    """The path of ``package/…`` wherever the package is installed, which is not imported."""
+    """Where ``package/…`` is installed; the package is not imported."""
     package, _, inside = file.partition("/")
     spec = util.find_spec(package)
-    folders = (spec.submodule_search_locations if spec else None) or []
-    return next(
-        (path for path in (Path(folder) / inside for folder in folders) if path.is_file()), Path(file)
-    )
+    assert spec and spec.submodule_search_locations  # as _require_packages has seen
+    return Path(spec.submodule_search_locations[0]) / inside
 
 
 def _present(files: Sequence[str], *, at_least: int) -> list[str]:
@@ -395,7 +387,7 @@ def _listed(files: Sequence[str]) -> str:
 
 def _table(file: str) -> np.ndarray:
     """A package's table of comma-separated whole numbers, gzipped."""
-    return np.loadtxt(_locate(file), delimiter=",").astype(np.int64)
+    return np.loadtxt(_locate(file), delimiter=",", dtype=np.int64)
 
 
 def _one_of(things: Sequence[Thing], rng: np.random.Generator) -> Thing:
