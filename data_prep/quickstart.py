@@ -50,9 +50,9 @@ PUBLIC = "photos"
 CLASSES = tuple("0123456789")
 SEED = 0
 
-MNIST_TRAIN, MNIST_TEST = 150, 100  # of each digit, in `mnist` and again in `mnist_m`
-OPTDIGITS_TEST = 60  # of each digit; the other 1,197 are for training
-SYN_TRAIN, SYN_TEST = 2000, 600
+MNIST_TRAIN, MNIST_TEST = 200, 50  # of each digit, in `mnist` and again in `mnist_m`
+OPTDIGITS_TEST = 40  # of each digit; the other 1,397 are for training
+SYN_TRAIN, SYN_TEST = 2000, 500
 PUBLIC_SIZE = 2000
 
 PACKAGES = {  # import name -> PyPI name

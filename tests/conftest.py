@@ -51,7 +51,9 @@ def make_tiny_images(data: Path, classes: int = 3) -> Path:
             source="drawn by the tests",
         )
     noise = np.random.default_rng(9).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
-    write_public(data / "tiny" / "noise.h5", name="noise", images=noise.repeat(4, 1).repeat(4, 2), source="noise")
+    write_public(
+        data / "tiny" / "noise.h5", name="noise", images=noise.repeat(4, 1).repeat(4, 2), source="noise"
+    )
     return data
 
 

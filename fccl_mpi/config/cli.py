@@ -3,6 +3,7 @@
 import argparse
 import ast
 import inspect
+import itertools
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
@@ -20,9 +21,15 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *, program: str, purpose: str, methods: Mapping[str, type]) -> None:
         super().__init__(prog=f"python -m {program}", description=purpose)
         self.methods = methods
-        self.add_argument("overrides", nargs="*", metavar="key=value", help="settings, in Hydra's override grammar")
-        self.add_argument("--config-dir", type=Path, help="folder of your own scenario/, method/, public/ choices")
-        self.add_argument("--print-config", action="store_true", help="print the composed configuration and exit")
+        self.add_argument(
+            "overrides", nargs="*", metavar="key=value", help="settings, in Hydra's override grammar"
+        )
+        self.add_argument(
+            "--config-dir", type=Path, help="folder of your own scenario/, method/, public/ choices"
+        )
+        self.add_argument(
+            "--print-config", action="store_true", help="print the composed configuration and exit"
+        )
 
     def format_help(self) -> str:
         """argparse's own help, then all keys and choices."""
@@ -36,7 +43,11 @@ def describe(methods: Mapping[str, type]) -> str:
     lines += ["", "settings of each participant:", *_entries(ParticipantConfig, "participants.<domain>.")]
     lines += ["", "settings of the public set:", *_entries(PublicConfig, "public.")]
     for name, method in methods.items():
-        lines += ["", f"method={name}: {(inspect.getdoc(method) or '').splitlines()[0]}", *_entries(method, "method.")]
+        lines += [
+            "",
+            f"method={name}: {(inspect.getdoc(method) or '').splitlines()[0]}",
+            *_entries(method, "method."),
+        ]
     for group in ("scenario", "public", "preset"):
         lines += ["", f"{group}=", *(f"  {name:<20} {_comment(group, name)}" for name in choices(group))]
     return "\n".join(lines) + "\n"
@@ -59,8 +70,12 @@ def _field_docs(schema: type) -> dict[str, str]:
         return {}
     body = ast.parse(textwrap.dedent(inspect.getsource(schema))).body[0].body  # type: ignore[attr-defined]
     docs = {}
-    for statement, after in zip(body, body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+    for statement, after in itertools.pairwise(body):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
             docs[ast.unparse(statement.target)] = inspect.cleandoc(str(after.value.value)).replace("\n", " ")
     return docs
 

@@ -26,7 +26,9 @@ GROUPS = ("scenario", "method", "public", "preset")
 FREE_KEYS = ("rounds", "out", "data", "device", "threads", "resume", "checkpoint_every", "keep", "preset")
 
 
-def compose(overrides: Sequence[str], *, methods: Mapping[str, type], config_dir: Path | None = None) -> Config:
+def compose(
+    overrides: Sequence[str], *, methods: Mapping[str, type], config_dir: Path | None = None
+) -> Config:
     """Compose and check a configuration.
 
     Args:
@@ -93,7 +95,9 @@ def _try_compose(overrides: list[str]) -> DictConfig:
 
 def _keys(overrides: Sequence[str]) -> list[str]:
     try:
-        return [override.key_or_group for override in OverridesParser.create().parse_overrides(list(overrides))]
+        return [
+            override.key_or_group for override in OverridesParser.create().parse_overrides(list(overrides))
+        ]
     except HydraException as error:
         raise UserError(f"{_first_line(error)}: settings are written key=value") from error
 
@@ -101,7 +105,7 @@ def _keys(overrides: Sequence[str]) -> list[str]:
 def _flat_keys(node: DictConfig, prefix: str = "") -> list[str]:
     keys = []
     for key in node:
-        path = f"{prefix}{key}"
+        path = f"{prefix}{key!s}"
         keys.append(path)
         if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
             keys += _flat_keys(node[key], f"{path}.")
@@ -123,7 +127,9 @@ def _user_error(error: Exception) -> UserError:
         if line.startswith("full_key:"):
             reason = f"{reason} (key {line.removeprefix('full_key:').strip()})"
         elif line.startswith("Available options in"):
-            options = list(itertools.takewhile(lambda option: option != "Config search path:", rest[number + 1 :]))
+            options = list(
+                itertools.takewhile(lambda option: option != "Config search path:", rest[number + 1 :])
+            )
             near = difflib.get_close_matches(reason.rsplit("/", 1)[-1].strip("'"), options, n=1)
             hint = f"did you mean {near[0]!r}? There are: " if near else "there are: "
             reason = f"{reason}; {hint}{', '.join(options)}"

@@ -47,7 +47,7 @@ class Exchange(Protocol):
             givers: indices of the participants who give, ascending; all of them if None.
 
         Returns:
-            float32 (givers, *shape) in participant order: a buffer that the next call of this size overwrites.
+            float32 (givers, *shape) in participant order; the next call of this size overwrites it.
         """
         ...
 
@@ -64,7 +64,9 @@ class Exchange(Protocol):
         ...
 
 
-def average(exchange: Exchange, own: np.ndarray | None, weight: float = 1.0, group: str = "") -> np.ndarray | None:
+def average(
+    exchange: Exchange, own: np.ndarray | None, weight: float = 1.0, group: str = ""
+) -> np.ndarray | None:
     """Weighted mean of float32 vectors (P,) over the participants of the same ``group``. Collective.
 
     A participant gives its vector and gets its group's mean; the server passes None and gets None. Vectors
@@ -92,7 +94,9 @@ def average(exchange: Exchange, own: np.ndarray | None, weight: float = 1.0, gro
             length = min(PIECE, cards[members[0]][1] - start)
             everyone = exchange.share("parameters", piece, (length,), members)
             if mine is not None:
-                pieces.append(np.add.reduce([w * vector for w, vector in zip(weights, everyone, strict=True)]))
+                pieces.append(
+                    np.add.reduce([w * vector for w, vector in zip(weights, everyone, strict=True)])
+                )
         if mine is not None:
             mean = np.concatenate(pieces)
     return mean

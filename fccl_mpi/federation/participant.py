@@ -77,8 +77,8 @@ class Participant:
 
         self.seed_everything("init")
         model = build(self.own.model, classes=self.classes, width=self.own.width)
-        self.model: nn.Module = model.to(device, memory_format=torch.channels_last)
-        self.pretrained_logits: Tensor | None = None  # on the private images, once it is pretrained
+        self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
+        self.pretrained_logits: Tensor  # on the private images, once it is pretrained
 
     def state(self) -> dict[str, np.ndarray]:
         """The model's parameters and buffers."""
@@ -107,7 +107,7 @@ class Participant:
     def average(self, model: nn.Module | None = None, weight: float = 1.0, group: str = "") -> None:
         """Replace a model's parameters and buffers, by default the own one's, by the mean over participants.
 
-        ``weight`` is the own share in the mean, ``group`` the participants it runs over; see `exchange.average`.
+        ``weight`` is the own share in it, ``group`` the participants it runs over; see `exchange.average`.
         """
         model = self.model if model is None else model
         tensors = [*model.parameters(), *model.buffers()]

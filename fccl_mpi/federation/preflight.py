@@ -64,20 +64,18 @@ def card_of_participant(me: Participant, place: Place) -> Card:
 
 def compare(cards: list[Card]) -> None:
     """Raise AgreedError, the same on every rank, where ranks differ in what must be equal."""
-    _, first, *others = cards
-    for rank in [cards[0], *others]:
-        shared = ("config", "versions") if rank.place.rank == 0 else ("config", "versions", "public", "class_names")
-        for key in shared:
-            mine, theirs = getattr(rank, key), getattr(first, key)
-            if mine != theirs:
+    server, first, *others = cards
+    for card in [server, *others]:
+        for key, name in _EQUAL.items():
+            mine, theirs = getattr(card, key), getattr(first, key)
+            if mine != theirs and not (card is server and key in ("public", "class_names")):
                 raise AgreedError(
-                    f"rank {rank.place.rank} ({rank.place.who}, {rank.place.host}) and rank {first.place.rank} "
-                    f"({first.place.who}, {first.place.host}) differ in {_NAMES[key]}: {mine} and {theirs}; "
+                    f"{card.place.address} and {first.place.address} differ in {name}: {mine} and {theirs}; "
                     "start all ranks with the same command, software and image sets"
                 )
 
 
-_NAMES = {
+_EQUAL = {
     "config": "the configuration's digest",
     "versions": "software versions",
     "public": "the public set's digest",
@@ -94,7 +92,8 @@ def agree(exchange: Exchange, error: UserError | None) -> None:
 
 def introduce(voice: Voice, config: Config, cards: list[Card]) -> None:
     """A run's first lines: versions, what is run, and who is where with what."""
-    voice.say(f"{versions()}; {config.scenario}, method {config.method.name}, seed {config.seed}, {config.rounds} rounds")
+    what = f"{config.scenario}, method {config.method.name}, seed {config.seed}, {config.rounds} rounds"
+    voice.say(f"{versions()}; {what}")
     for card in cards:
         where = f"rank {card.place.rank} on {card.place.host}"
         if card.place.rank == 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fccl_mpi import maths
 from fccl_mpi.config.schema import Config
@@ -66,7 +66,7 @@ def participate(config: Config, exchange: Exchange, place: Place, device: torch.
         written = None
         if is_due(round, config):
             with me.timed("checkpoint"):
-                about = {"participant": me.name, "round": round}
+                about: dict[str, str | int] = {"participant": me.name, "round": round}
                 written = write_model(checkpoints.model_path(round, me.name), me.state(), about)
         report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "written": written}
         me.seconds.clear()

@@ -15,7 +15,13 @@ class Server:
     """The server of a federation."""
 
     def __init__(
-        self, config: Config, exchange: Exchange, folder: RunFolder, voice: Voice, classes: int, data: dict[str, str]
+        self,
+        config: Config,
+        exchange: Exchange,
+        folder: RunFolder,
+        voice: Voice,
+        classes: int,
+        data: dict[str, str],
     ) -> None:
         self.config, self.exchange, self.folder, self.voice = config, exchange, folder, voice
         self.classes, self.data = classes, data
@@ -74,9 +80,13 @@ class Server:
     def conclude(self) -> None:
         """Show the last round's accuracy matrix and where everything lies."""
         last = self.folder.history.read()[-1]
-        self.voice.say(accuracy_table(self.names, last["top1"], f"top-1 accuracy in %, round {last['round']}"))
+        self.voice.say(
+            accuracy_table(self.names, last["top1"], f"top-1 accuracy in %, round {last['round']}")
+        )
         inter = "" if last["inter_top1"] is None else f", inter-domain {last['inter_top1']:.2f} %"
-        self.voice.say(f"intra-domain {last['intra_top1']:.2f} %{inter}; everything lies in {self.folder.path}")
+        self.voice.say(
+            f"intra-domain {last['intra_top1']:.2f} %{inter}; everything lies in {self.folder.path}"
+        )
 
 
 def accuracy_matrix(reports: list[dict[str, Any]], place: int) -> list[list[float]]:

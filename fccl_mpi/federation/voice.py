@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 
@@ -17,7 +24,9 @@ class Voice:
         self.progress: Progress | None = None
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self.progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
+            self.progress = Progress(
+                *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console
+            )
             self.bar = self.progress.add_task("rounds", total=rounds)
 
     def log_to(self, path: Path) -> None:

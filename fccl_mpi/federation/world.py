@@ -61,14 +61,16 @@ def check_size(size: int, participants: list[str], environment: Mapping[str, str
     launch = launch_of(environment)
     if launch is not None and launch.size != size:
         raise UserError(
-            f"{launch.launcher} started {launch.size} processes, but MPI sees {size}: the launcher does not fit "
-            f"this Python's MPI ({mpi_library()}); use that MPI's own mpirun, or srun with the --mpi= it understands"
+            f"{launch.launcher} started {launch.size} processes, but MPI sees {size}: the launcher does not "
+            f"fit this Python's MPI ({mpi_library()}); use that MPI's mpirun, or srun with an --mpi= it knows"
         )
     if size != needed:
         names = ", ".join(participants)
         start = f"start with: mpirun -n {needed} python -m fccl_mpi.run"
         if size == 1:
-            raise UserError(f"only one process was started, but the server and {names} need one each; {start}")
+            raise UserError(
+                f"only one process was started, but the server and {names} need one each; {start}"
+            )
         raise UserError(f"{size} ranks were started, but the server and {names} need {needed}; {start}")
 
 
@@ -125,6 +127,11 @@ class Place:
     host: str
     device: str
     threads: int
+
+    @property
+    def address(self) -> str:
+        """What to call the rank in messages."""
+        return f"rank {self.rank} ({self.who}, {self.host})"
 
 
 def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | None"]:

@@ -95,7 +95,8 @@ class LogitsMethod(Method):
         if once:
             everyone = me.share(start)
         me.seed_everything(round, "public")
-        optimizer, total = None, 0.0
+        optimizer = None
+        total: Tensor | float = 0.0
         for step, images in enumerate(batches):
             rows = slice(step * size, (step + 1) * size)
             logits = me.model(me.public.normalise(images))

@@ -52,12 +52,16 @@ def read_model(path: Path, like: State) -> dict[str, np.ndarray]:
             group = file.get("state")
             names = set(group) if isinstance(group, h5py.Group) else set()
             if names != set(like):
-                raise _unfit(path, f"its tensors are other ones ({', '.join(sorted(names ^ set(like))[:3])} ...)")
+                raise _unfit(
+                    path, f"its tensors are other ones ({', '.join(sorted(names ^ set(like))[:3])} ...)"
+                )
             state = {}
             for name, wanted in like.items():
                 dataset = group[name]
                 if dataset.shape != wanted.shape or dataset.dtype != wanted.dtype:
-                    raise _unfit(path, f"{name} is {dataset.dtype} {dataset.shape}, not {wanted.dtype} {wanted.shape}")
+                    raise _unfit(
+                        path, f"{name} is {dataset.dtype} {dataset.shape}, not {wanted.dtype} {wanted.shape}"
+                    )
                 state[name] = np.asarray(dataset[()])  # a scalar too
             if file.attrs.get("digest") != state_digest(state):
                 raise _unfit(path, "its content does not match its digest, so it is damaged")

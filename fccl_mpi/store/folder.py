@@ -41,14 +41,20 @@ class RunFolder:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"{self.path} is in use by another run: wait for it, or change out= or seed=") from None
+                raise UserError(
+                    f"{self.path} is in use by another run: wait for it, or change out= or seed="
+                ) from None
             config_file = self.path / "config.yaml"
             if self.config.resume == "never" and config_file.exists():
-                raise UserError(f"{self.path} holds a run already: resume=auto goes on with it; or change out=")
+                raise UserError(
+                    f"{self.path} holds a run already: resume=auto goes on with it; or change out="
+                )
             with replacing(config_file) as temporary:
                 temporary.write_text(to_yaml(self.config), encoding="utf-8")
         except OSError as error:
-            raise UserError(f"{self.path} cannot be written ({os.strerror(error.errno or 0)}): change out=") from error
+            raise UserError(
+                f"{self.path} cannot be written ({os.strerror(error.errno or 0)}): change out="
+            ) from error
 
 
 def pretrained_path(config: Config, participant: str, data_digest: str) -> Path:

@@ -18,7 +18,7 @@ from fccl_mpi.core.errors import UserError
 from fccl_mpi.data.schema import read_domain_header, read_public, read_public_header, read_split
 from fccl_mpi.models.resnet import resnet10
 
-SIZES = {"mnist": (1500, 1000), "optdigits": (1197, 600), "mnist_m": (1500, 1000), "syn": (2000, 600)}
+SIZES = {"mnist": (2000, 500), "optdigits": (1397, 400), "mnist_m": (2000, 500), "syn": (2000, 500)}
 ROOT = Path(__file__).parents[2]
 
 # A process that makes the sets, and in which whatever touches the network fails.
@@ -93,7 +93,7 @@ def test_a_file_says_what_it_was_made_of(data):
 def test_mnist_parts_are_disjoint_and_the_packages_digits_are_all_different():
     digits, labels = quickstart._mnist_digits()
     parts = quickstart.mnist_parts(labels)
-    assert [len(part) for part in parts] == [1500, 1000, 1500, 1000]
+    assert [len(part) for part in parts] == [2000, 500, 2000, 500]
     assert sorted(np.concatenate(parts)) == list(range(5000))
     assert len({digit.tobytes() for digit in digits}) == 5000
 

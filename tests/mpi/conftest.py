@@ -33,13 +33,24 @@ def mpi_is_there() -> None:
 
 @pytest.fixture
 def mpirun(tiny_data: Path, tmp_path: Path) -> Mpirun:
-    """``mpirun(ranks, *overrides, program="fccl_mpi.run")`` on scenario `tiny`; never longer than ``timeout``."""
+    """``mpirun(ranks, *overrides)`` on scenario `tiny`; never longer than ``timeout``."""
 
     def start(
         ranks: int, *overrides: str, program: str = "fccl_mpi.run", timeout: float = 120, **environment: str
     ) -> subprocess.CompletedProcess:
         own = ["scenario=tiny", f"data={tiny_data}", f"out={tmp_path / 'runs'}"]
-        command = ["mpirun", "-n", str(ranks), sys.executable, "-m", program, "--config-dir", str(PRESETS), *own, *overrides]
+        command = [
+            "mpirun",
+            "-n",
+            str(ranks),
+            sys.executable,
+            "-m",
+            program,
+            "--config-dir",
+            str(PRESETS),
+            *own,
+            *overrides,
+        ]
         return subprocess.run(
             command,
             capture_output=True,

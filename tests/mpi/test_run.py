@@ -27,7 +27,10 @@ def test_five_ranks_federate_bit_equal_to_threads(mpirun, tiny, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "rank 4 on" in done.stdout and "top-1 accuracy in %, round 2" in done.stdout
     threads = federate(tiny(f"out={tmp_path / 'threads'}"))
-    lines = [json.loads(line) for line in (run_folder(tmp_path / "runs") / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (run_folder(tmp_path / "runs") / "metrics.jsonl").read_text().splitlines()
+    ]
     assert [{k: v for k, v in line.items() if k != "seconds"} for line in lines] == numbers(threads)
     commit = json.loads((run_folder(tmp_path / "runs") / "checkpoints/round_0002/commit.json").read_text())
     assert commit["files"] == weights(threads)
@@ -47,12 +50,20 @@ def test_three_ranks_two_participants_once_a_round_and_again(mpirun, tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "overrides", "message"),
     [
-        (2, (), "2 ranks were started, but the server and red, green, blue, grey need 5; start with: mpirun -n 5"),
+        (
+            2,
+            (),
+            "2 ranks were started, but the server and red, green, blue, grey need 5; start with: mpirun -n 5",
+        ),
         (1, (), "only one process was started"),
         (3, (*TWO, "rouns=3"), "did you mean 'rounds'?"),
         (3, (*TWO, "public_batch_size=41"), "public_batch_size=41 is out of range"),
         (3, (*TWO, "data=nowhere"), "red.h5 does not exist"),
-        (3, (*TWO, "participants.red.private_size=41"), "red: 41 private images are asked for, but its file has 40"),
+        (
+            3,
+            (*TWO, "participants.red.private_size=41"),
+            "red: 41 private images are asked for, but its file has 40",
+        ),
         (3, (*TWO, "participants.green.model=resnet11"), "resnet1"),
         (3, (*TWO, "device=cuda"), "device=cuda, but torch sees no GPU"),
     ],
@@ -107,7 +118,11 @@ def test_a_waiting_rank_does_not_burn_a_core(mpirun, tmp_path):
         "print('cpu', link.rank, time.process_time() - begun, flush=True)\n"
     )
     done = subprocess.run(
-        ["mpirun", "-n", "3", sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=os.environ
+        ["mpirun", "-n", "3", sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ,
     )
     used = dict(re.findall(r"cpu (\d) ([0-9.e-]+)", done.stdout))
     assert set(used) == {"0", "1", "2"}, done.stderr

@@ -61,7 +61,10 @@ def test_imports_point_down(path: Path):
 def test_data_prep_knows_only_the_schema_and_the_ground():
     for path in (ROOT / "data_prep").rglob("*.py"):
         for name in imports_of(path):
-            assert name in ("fccl_mpi", "fccl_mpi.data.schema") or name.startswith("fccl_mpi.core"), (path, name)
+            assert name in ("fccl_mpi", "fccl_mpi.data.schema") or name.startswith("fccl_mpi.core"), (
+                path,
+                name,
+            )
 
 
 def test_contributing_shows_these_floors():
@@ -70,7 +73,9 @@ def test_contributing_shows_these_floors():
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("module", ["fccl_mpi", "fccl_mpi.run", "fccl_mpi.methods.registry", "data_prep.__main__"])
+@pytest.mark.parametrize(
+    "module", ["fccl_mpi", "fccl_mpi.run", "fccl_mpi.methods.registry", "data_prep.__main__"]
+)
 def test_programs_start_without_mpi_and_without_torch(module: str):
     code = f"import sys, {module}; sys.exit(bool({{'torch', 'mpi4py.MPI'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

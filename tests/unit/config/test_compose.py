@@ -35,8 +35,16 @@ def test_every_scenario_composes_with_every_method(scenario: str, method: str):
 def test_presets_are_the_two_readings_of_the_paper():
     released, paper = make("scenario=digits"), make("scenario=digits", "preset=cvpr2022_paper")
     assert released.preset == "cvpr2022_released"
-    assert (released.exchange, released.method.own_entry, released.method.public_optimizer) == ("batch", "previous", "batch")
-    assert (paper.exchange, paper.method.own_entry, paper.method.public_optimizer) == ("round", "current", "round")
+    assert (released.exchange, released.method.own_entry, released.method.public_optimizer) == (
+        "batch",
+        "previous",
+        "batch",
+    )
+    assert (paper.exchange, paper.method.own_entry, paper.method.public_optimizer) == (
+        "round",
+        "current",
+        "round",
+    )
     assert released.method.unbiased_std and not paper.method.unbiased_std
 
 
@@ -94,10 +102,16 @@ def test_yaml_of_a_config_composes_to_the_same(tmp_path: Path):
 
 def test_help_lists_every_key_with_its_doc():
     text = Parser(program="fccl_mpi.run", purpose="", methods=METHODS).format_help()
-    for line in ("rounds (int) = 40", "participants.<domain>.width (float) = 1.0", "method.off_diag_weight (float) = 0.0051"):
+    for line in (
+        "rounds (int) = 40",
+        "participants.<domain>.width (float) = 1.0",
+        "method.off_diag_weight (float) = 0.0051",
+    ):
         assert line in text
     assert "λ_Col of Eq. 2: weight of the off-diagonal entries." in text
-    undocumented = [line for line in text.splitlines() if line.startswith("  ") and line.rstrip().endswith("=")]
+    undocumented = [
+        line for line in text.splitlines() if line.startswith("  ") and line.rstrip().endswith("=")
+    ]
     assert not undocumented
 
 

@@ -14,7 +14,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("size", "batch", "sizes"), [(5, 2, [2, 3]), (4, 2, [2, 2]), (1, 2, [1]), (65, 64, [65]), (129, 64, [64, 65]), (7, 3, [3, 4])]
+    ("size", "batch", "sizes"),
+    [(5, 2, [2, 3]), (4, 2, [2, 2]), (1, 2, [1]), (65, 64, [65]), (129, 64, [64, 65]), (7, 3, [3, 4])],
 )
 def test_a_last_batch_of_one_joins_the_one_before(size, batch, sizes):
     found = batches(size, batch)
@@ -34,7 +35,13 @@ def test_draw_is_without_replacement_and_by_name():
 
 
 def test_augmented_images_are_shifted_flipped_and_turned_copies():
-    images = torch.arange(32 * 32, dtype=torch.int64).remainder(251).to(torch.uint8).view(1, 1, 32, 32).repeat(64, 3, 1, 1)
+    images = (
+        torch.arange(32 * 32, dtype=torch.int64)
+        .remainder(251)
+        .to(torch.uint8)
+        .view(1, 1, 32, 32)
+        .repeat(64, 3, 1, 1)
+    )
     images[:, 1] = 7
     found = augment(images, generator(0, "test"))
     assert found.shape == images.shape and found.dtype == torch.uint8

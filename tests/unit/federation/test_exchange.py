@@ -8,7 +8,12 @@ from fccl_mpi.federation import exchange
 from fccl_mpi.federation.exchange import average
 from fccl_mpi.federation.inprocess import run_in_process
 
-OWN = [None, np.array([1, 2, 3, 4, 5], "f4"), np.array([3, 2, 1, 0, 5], "f4"), np.array([5, 8, 2, 2, 5], "f4")]
+OWN = [
+    None,
+    np.array([1, 2, 3, 4, 5], "f4"),
+    np.array([3, 2, 1, 0, 5], "f4"),
+    np.array([5, 8, 2, 2, 5], "f4"),
+]
 
 
 def run(work):

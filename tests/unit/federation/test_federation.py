@@ -25,7 +25,9 @@ def federate(config: Config) -> RunFolder:
     def work(link: Exchange) -> None:
         who = ["server", *config.participants][link.rank]
         place = Place(rank=link.rank, who=who, host="here", device="cpu", threads=1)
-        serve(config, link, place) if link.rank == 0 else participate(config, link, place, torch.device("cpu"))
+        serve(config, link, place) if link.rank == 0 else participate(
+            config, link, place, torch.device("cpu")
+        )
 
     run_in_process(work, len(config.participants) + 1)
     return RunFolder(config)
@@ -68,13 +70,17 @@ def test_a_run_leaves_its_config_metrics_checkpoints_and_log(tiny):
 def test_two_runs_are_bit_equal_and_so_is_a_resumed_one(tiny, tmp_path, overrides):
     first, second = (federate(tiny(*overrides, "rounds=3", f"out={tmp_path / name}")) for name in "ab")
     assert numbers(first) == numbers(second) and weights(first) == weights(second)
-    resumed = [federate(tiny(*overrides, f"rounds={rounds}", f"out={tmp_path / 'c'}")) for rounds in (1, 3)][-1]
+    resumed = [federate(tiny(*overrides, f"rounds={rounds}", f"out={tmp_path / 'c'}")) for rounds in (1, 3)][
+        -1
+    ]
     assert numbers(resumed) == numbers(first) and weights(resumed) == weights(first)
 
 
 def test_a_finished_run_started_again_changes_nothing(tiny):
     folder = federate(tiny(*TWO))
-    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file() and path != folder.log}
+    before = {
+        path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file() and path != folder.log
+    }
     federate(tiny(*TWO))
     assert before == {path: path.read_bytes() for path in before}
     assert "this run is finished: it has 2 rounds" in folder.log.read_text()
@@ -139,7 +145,9 @@ def test_the_public_images_and_the_partition_do_not_depend_on_who_takes_part(tin
     class Alone:
         participants, rank, seconds_waited = 4, 1, 0.0
 
-    four, two = (Participant(tiny(*overrides), "red", Alone(), torch.device("cpu")) for overrides in ((), TWO))
+    four, two = (
+        Participant(tiny(*overrides), "red", Alone(), torch.device("cpu")) for overrides in ((), TWO)
+    )
     assert torch.equal(four.private.images, two.private.images)
     for a, b in zip(four.public.batches_of(2), two.public.batches_of(2), strict=True):
         assert torch.equal(a, b)

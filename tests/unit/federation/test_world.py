@@ -14,7 +14,11 @@ NAMES = ["a", "b"]
 def test_launchers_are_told_apart_by_the_environment():
     assert launch_of({}) is None
     assert launch_of({"PMI_RANK": "2", "PMI_SIZE": "5"}) == ("MPICH's mpirun", 2, 5)
-    assert launch_of({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"}) == ("Open MPI's mpirun", 0, 3)
+    assert launch_of({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"}) == (
+        "Open MPI's mpirun",
+        0,
+        3,
+    )
     inside_a_job = {"PMI_RANK": "1", "PMI_SIZE": "5", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
     assert launch_of(inside_a_job).size == 5  # SLURM counts mpirun's proxy, not the ranks
 
@@ -27,7 +31,7 @@ def test_only_one_of_many_speaks_before_mpi_is_there():
 def test_sizes():
     check_size(3, NAMES, {})
     check_size(3, NAMES, {"PMI_RANK": "0", "PMI_SIZE": "3"})
-    with pytest.raises(UserError, match="only one process was started.*mpirun -n 3 python -m fccl_mpi.run"):
+    with pytest.raises(UserError, match=r"only one process was started.*mpirun -n 3 python -m fccl_mpi\.run"):
         check_size(1, NAMES, {})
     with pytest.raises(UserError, match="5 ranks were started, but the server and a, b need 3"):
         check_size(5, NAMES, {"PMI_RANK": "0", "PMI_SIZE": "5"})
@@ -56,14 +60,33 @@ def test_devices_by_place_on_the_node(monkeypatch):
 
 @pytest.mark.parametrize(
     ("key", "message"),
-    [("config", "the configuration's digest"), ("versions", "software versions"), ("public", "the public set's digest")],
+    [
+        ("config", "the configuration's digest"),
+        ("versions", "software versions"),
+        ("public", "the public set's digest"),
+    ],
 )
 def test_ranks_that_differ_stop_together(key: str, message: str):
     def card(rank: int, **changed: str) -> Card:
         place = Place(rank=rank, who=f"p{rank}", host="here", device="cpu", threads=1)
-        return Card(**{"place": place, "config": "c", "versions": "v", "public": "p", "class_names": ("x",), **changed})
+        return Card(
+            **{
+                "place": place,
+                "config": "c",
+                "versions": "v",
+                "public": "p",
+                "class_names": ("x",),
+                **changed,
+            }
+        )
 
-    server = Card(place=Place(rank=0, who="server", host="here", device="no device", threads=1), config="c", versions="v")
+    server = Card(
+        place=Place(rank=0, who="server", host="here", device="no device", threads=1),
+        config="c",
+        versions="v",
+    )
     compare([server, card(1), card(2)])
-    with pytest.raises(UserError, match=rf"rank 2 \(p2, here\) and rank 1 \(p1, here\) differ in {message}: z"):
+    with pytest.raises(
+        UserError, match=rf"rank 2 \(p2, here\) and rank 1 \(p1, here\) differ in {message}: z"
+    ):
         compare([server, card(1), card(2, **{key: "z"})])

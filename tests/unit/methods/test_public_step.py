@@ -86,8 +86,12 @@ def test_public_steps_are_those_of_numpy(tiny, monkeypatch, exchange, own_entry,
 
             sums[i] += loss_of(*model, batch, mean_of, unbiased)
             gradients = [
-                numerical_gradient(lambda w, m=model: loss_of(w, m[1], batch, mean_of, unbiased), model[0]),
-                numerical_gradient(lambda b, m=model: loss_of(m[0], b, batch, mean_of, unbiased), model[1]),
+                numerical_gradient(
+                    lambda w, m=model, x=batch: loss_of(w, m[1], x, mean_of, unbiased), model[0]
+                ),
+                numerical_gradient(
+                    lambda b, m=model, x=batch: loss_of(m[0], b, x, mean_of, unbiased), model[1]
+                ),
             ]
             t = step
             if optimizer == "batch":
@@ -97,7 +101,9 @@ def test_public_steps_are_those_of_numpy(tiny, monkeypatch, exchange, own_entry,
                 first, second = moments[i][p]
                 first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
                 moments[i][p] = first, second
-                new.append(parameter - LR * (first / (1 - 0.9**t)) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8))
+                new.append(
+                    parameter - LR * (first / (1 - 0.9**t)) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
+                )
             stepped.append(tuple(new))
         models = stepped
     for i in range(K):
