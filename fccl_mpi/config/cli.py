@@ -58,7 +58,7 @@ def _entries(schema: type, prefix: str = "") -> Iterator[str]:
     for item in fields(schema):
         if item.name not in docs:
             continue
-        default = "" if item.default in (MISSING, "???") else f" = {OmegaConf.create([item.default])[0]}"
+        default = "" if item.default in (MISSING, "???", "") else f" = {OmegaConf.create([item.default])[0]}"
         kind = getattr(item.type, "__name__", str(item.type))
         yield f"  {prefix}{item.name} ({kind}){default}"
         yield textwrap.fill(docs[item.name], 100, initial_indent=" " * 6, subsequent_indent=" " * 6)

@@ -30,6 +30,10 @@ def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
 class ParticipantConfig:
     """One participant: its domain, its model and how much it trains."""
 
+    domain: str = ""
+    """Its domain, `<data>/<task>/<domain>.h5`; empty: the domain it is named after."""
+    share: float = 1.0
+    """Its part of the domain's training images, relative to other participants of the same domain."""
     model: str = "resnet10"
     """Backbone: a name of fccl_mpi.models, or your own builder as `package.module:function`."""
     width: float = 1.0
@@ -40,6 +44,7 @@ class ParticipantConfig:
     """Passes over the private images in each round's local update."""
 
     def __post_init__(self) -> None:
+        require(self.share > 0, "participants.<domain>.share", self.share, "above 0")
         require(self.width > 0, "participants.<domain>.width", self.width, "above 0")
         require(self.private_size >= 0, "participants.<domain>.private_size", self.private_size, "0 or more")
         require(self.local_epochs >= 0, "participants.<domain>.local_epochs", self.local_epochs, "0 or more")
@@ -81,6 +86,19 @@ class Config:
     """The public image set; `public=<name>` chooses one."""
     exchange: str = "batch"
     """When logits travel: at every public `batch` (as released) or once a `round` (Algorithm 1)."""
+    aggregate: str = "mean"
+    """How the participants' logits become one: `mean`, or `median` or `trimmed_mean` of each entry, which a
+    participant that sends garbage cannot ruin."""
+    homogeneous: bool = False
+    """Give all participants the model `homogeneous_model` and average parameters between the collaborative
+    and the local update, whatever the method (Table 3)."""
+    homogeneous_model: str = "resnet18"
+    """The model of all participants where `homogeneous=true`."""
+    homogeneous_width: float = 1.0
+    """Its factor on all channel counts."""
+    label_skew: float = 0.0
+    """Dirichlet α with which a domain's classes fall to its participants where it has several: the smaller,
+    the more uneven; 0 splits them evenly."""
     seed: int = 0
     """All randomness of the run follows from it."""
     rounds: int = 40
@@ -116,6 +134,7 @@ class Config:
 
     def __post_init__(self) -> None:
         require_choice("exchange", self.exchange, ("batch", "round"))
+        require_choice("aggregate", self.aggregate, ("mean", "median", "trimmed_mean"))
         require_choice("resume", self.resume, ("auto", "never"))
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
         for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "keep", "threads"):
@@ -123,6 +142,8 @@ class Config:
         for key in ("public_size", "local_batch_size", "evaluate_batch_size", "checkpoint_every"):
             require(getattr(self, key) >= 1, key, getattr(self, key), "1 or more")
         require(self.lr > 0, "lr", self.lr, "above 0")
+        require(self.label_skew >= 0, "label_skew", self.label_skew, "0 or more")
+        require(self.homogeneous_width > 0, "homogeneous_width", self.homogeneous_width, "above 0")
         require(
             1 <= self.public_batch_size <= self.public_size,
             "public_batch_size",
@@ -130,3 +151,7 @@ class Config:
             f"from 1 to public_size={self.public_size}, since incomplete batches are dropped",
         )
         require(len(self.participants) >= 1, "participants", "{}", "at least one")
+        for name, own in self.participants.items():
+            own.domain = own.domain or name
+            if self.homogeneous:
+                own.model, own.width = self.homogeneous_model, self.homogeneous_width

@@ -16,9 +16,10 @@ from fccl_mpi.core.seeds import derive, generator
 from fccl_mpi.data import schema
 from fccl_mpi.data.augment import augment
 from fccl_mpi.data.images import ImageSet, Normaliser, to_device
-from fccl_mpi.data.partition import batches, draw
+from fccl_mpi.data.partition import batches, draw, split_domain
 from fccl_mpi.federation.exchange import Exchange, average
 from fccl_mpi.maths.accuracy import count_correct
+from fccl_mpi.maths.aggregation import AGGREGATES
 from fccl_mpi.models.registry import build
 
 
@@ -63,12 +64,12 @@ class Participant:
         self.seconds: dict[str, float] = defaultdict(float)
 
         home = Path(config.data) / config.task
-        self.header = schema.read_domain_header(home / f"{name}.h5")
+        self.header = schema.read_domain_header(home / f"{self.own.domain}.h5")
         train = schema.read_split(self.header.path, "train")
-        chosen = draw(len(train.labels), self.own.private_size, config.seed, name, "private")
+        chosen = self._private_images(train.labels)
         self.private = ImageSet(train.images[chosen], train.labels[chosen], device)
-        self.tests = {}
-        for domain in config.participants:
+        self.tests = {}  # by domain
+        for domain in dict.fromkeys(other.domain for other in config.participants.values()):
             test = schema.read_split(home / f"{domain}.h5", "test")
             self.tests[domain] = ImageSet(test.images, test.labels, device)
         self.public = PublicImages(config, device)
@@ -79,6 +80,16 @@ class Participant:
         model = build(self.own.model, classes=self.classes, width=self.own.width)
         self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
         self.pretrained_logits: Tensor  # on the private images, once it is pretrained
+
+    def _private_images(self, labels: np.ndarray) -> np.ndarray:
+        """Indices of the own images among the domain's training images."""
+        seed, domain = self.config.seed, self.own.domain
+        everyone = self.config.participants.items()
+        shares = {name: other.share for name, other in everyone if other.domain == domain}
+        mine = np.arange(len(labels))
+        if len(shares) > 1:
+            mine = split_domain(labels, shares, self.config.label_skew, seed, domain)[self.name]
+        return mine[draw(len(mine), self.own.private_size, seed, self.name, "private")]
 
     def state(self) -> dict[str, np.ndarray]:
         """The model's parameters and buffers."""
@@ -116,6 +127,10 @@ class Participant:
         with torch.no_grad():
             for tensor, part in zip(tensors, mean.split([tensor.numel() for tensor in tensors]), strict=True):
                 tensor.copy_(part.view(tensor.shape))
+
+    def consensus(self, entries: Sequence[Tensor]) -> Tensor:
+        """What the participants' logits (B, C) say together: their mean, or as ``aggregate=`` says."""
+        return AGGREGATES[self.config.aggregate](entries)
 
     @torch.no_grad()
     def predict(self, images: Tensor | Sequence[Tensor], normalise: Normaliser | None = None) -> Tensor:
@@ -178,13 +193,13 @@ class Participant:
         return means
 
     def evaluate(self) -> dict[str, tuple[int, int, int]]:
-        """For every domain: test images, of these right by top 1, by top 5 (or fewer classes)."""
+        """For every participant's domain: test images, right ones by top 1, by top 5 (or all classes)."""
         found = {}
         for domain, test in self.tests.items():
             logits = self.predict(test.images)
             right = [count_correct(logits, test.labels, k) for k in (1, min(5, self.classes))]
             found[domain] = (len(test), int(right[0]), int(right[1]))
-        return found
+        return {name: found[other.domain] for name, other in self.config.participants.items()}
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -56,7 +56,7 @@ def card_of_participant(me: Participant, place: Place) -> Card:
         domain=me.header.digest,
         class_names=me.header.classes,
         private_images=len(me.private),
-        test_images=len(me.tests[me.name]),
+        test_images=len(me.tests[me.own.domain]),
         model=f"{me.own.model} × {me.own.width:g}",
         parameters=sum(parameter.numel() for parameter in me.model.parameters()),
     )

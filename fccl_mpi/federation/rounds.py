@@ -59,6 +59,8 @@ def participate(config: Config, exchange: Exchange, place: Place, device: torch.
                 teachers = method.teachers(me)
             with me.timed("collaborate"):
                 loss |= method.collaborate(me, round)
+                if config.homogeneous and method.averaged:
+                    me.average()
             with me.timed("local"):
                 loss |= method.update_locally(me, teachers, round)
         with me.timed("evaluate"):
@@ -100,6 +102,8 @@ def serve(config: Config, exchange: Exchange, place: Place) -> None:
         server.begin_round()
         if round > 0:
             method.serve(server, round)
+            if config.homogeneous and method.averaged:
+                server.receive_average()
         _, *reports = exchange.gather(None) or []  # (5)
         server.record(round, reports)
         if is_due(round, config):

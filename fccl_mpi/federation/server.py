@@ -1,6 +1,7 @@
 """What rank 0 holds: the run's folder, its history, what public logits say. It needs no torch."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Server:
         self.config, self.exchange, self.folder, self.voice = config, exchange, folder, voice
         self.classes, self.data = classes, data
         self.names = list(config.participants)
+        self.domains = [own.domain for own in config.participants.values()]
         self.public_batches = config.public_size // config.public_batch_size * config.public_epochs
         self.agreements: list[float] = []
         self._begun = time.perf_counter()
@@ -52,7 +54,7 @@ class Server:
         for place, measure in ((1, "top1"), (2, "top5")):
             matrix = None if measure == "top5" and self.classes < 5 else accuracy_matrix(reports, place)
             line[measure] = matrix
-            line[f"intra_{measure}"], line[f"inter_{measure}"] = means(matrix)
+            line[f"intra_{measure}"], line[f"inter_{measure}"] = means(matrix, self.domains)
         wall = time.perf_counter() - self._begun
         phases = sorted({phase for report in reports for phase in report["seconds"]})
         line["agreement"] = float(np.mean(self.agreements)) if self.agreements else None
@@ -94,13 +96,21 @@ def accuracy_matrix(reports: list[dict[str, Any]], place: int) -> list[list[floa
     return [[100 * counts[place] / counts[0] for counts in report["correct"].values()] for report in reports]
 
 
-def means(matrix: list[list[float]] | None) -> tuple[float | None, float | None]:
-    """Intra-domain mean (the diagonal) and inter-domain mean (off it; None for one participant)."""
+def means(matrix: list[list[float]] | None, domains: Sequence[str]) -> tuple[float | None, float | None]:
+    """Intra-domain mean (the diagonal) and inter-domain mean (participants on other domains than their own).
+
+    The inter-domain mean is the mean over participants of each one's mean (Eq. 9), None where there is one
+    domain only.
+    """
     if matrix is None:
         return None, None
-    values = np.array(matrix)
-    off_diagonal = values[~np.eye(len(values), dtype=bool)]
-    return float(values.diagonal().mean()), float(off_diagonal.mean()) if off_diagonal.size else None
+    rows = []
+    for row, own in zip(matrix, domains, strict=True):
+        others = {domain: value for value, domain in zip(row, domains, strict=True) if domain != own}
+        if others:
+            rows.append(sum(others.values()) / len(others))
+    diagonal = [row[index] for index, row in enumerate(matrix)]
+    return sum(diagonal) / len(diagonal), sum(rows) / len(rows) if rows else None
 
 
 def mean_losses(reports: list[dict[str, Any]]) -> dict[str, float]:

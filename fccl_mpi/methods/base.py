@@ -8,7 +8,7 @@ below one another here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fccl_mpi import maths
 from fccl_mpi.config.schema import require_choice
@@ -25,6 +25,7 @@ class Method:
     """Nothing is exchanged, and local updates minimise cross entropy: the base of all methods."""
 
     name: str = ""
+    averaged: ClassVar[bool] = True  # whether homogeneous=true adds an average of parameters
 
     # --- collaborative update ---
 

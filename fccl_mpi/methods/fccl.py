@@ -55,8 +55,9 @@ class Fccl(LogitsMethod):
         entries = list(everyone)
         if start is not None:
             entries[me.index] = start
-        mean = maths.aggregation.mean(entries)
-        matrix = maths.correlation.cross_correlation(logits, mean, unbiased_std=self.unbiased_std)
+        matrix = maths.correlation.cross_correlation(
+            logits, me.consensus(entries), unbiased_std=self.unbiased_std
+        )
         return maths.correlation.cross_correlation_loss(matrix, self.off_diag_weight)
 
     def teachers(self, me: Participant) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fccl_mpi.methods.base import Method
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Solo(Method):
     """Nothing is exchanged: the pretrained models are evaluated as they are."""
 
+    averaged: ClassVar[bool] = False
     keep_training: bool = False
     """Go on with local updates by cross entropy in every round."""
 

@@ -8,7 +8,7 @@ from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.seeds import generator
 from fccl_mpi.data.augment import augment
 from fccl_mpi.data.images import ImageSet, Normaliser
-from fccl_mpi.data.partition import batches, draw
+from fccl_mpi.data.partition import batches, draw, split_domain
 
 CPU = torch.device("cpu")
 
@@ -32,6 +32,27 @@ def test_draw_is_without_replacement_and_by_name():
     assert draw(5, 0, 0, "mnist", "private").tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(UserError, match="mnist: 6 private images are asked for, but its file has 5"):
         draw(5, 6, 0, "mnist", "private")
+
+
+LABELS = np.arange(1000) % 10
+
+
+def test_a_domain_is_split_by_shares_without_overlap():
+    parts = split_domain(LABELS, {"a": 1, "b": 3}, 0.0, 0, "mnist")
+    assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(1000))
+    assert [len(parts[name]) for name in "ab"] == [250, 750]
+    assert np.bincount(LABELS[parts["a"]]).tolist() == [25] * 10
+
+
+def test_skew_makes_labels_uneven_the_more_the_smaller_it_is():
+    def unevenness(skew: float) -> float:
+        parts = split_domain(LABELS, {"a": 1, "b": 1, "c": 1}, skew, 0, "mnist")
+        assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(1000))
+        return float(np.std([np.bincount(LABELS[part], minlength=10) for part in parts.values()]))
+
+    assert unevenness(0.0) < 1 < unevenness(100.0) < unevenness(1.0) < unevenness(0.1)
+    with pytest.raises(UserError, match=r"label_skew=0\.0001: . gets . images of mnist"):
+        split_domain(LABELS[:40], dict.fromkeys("abcdefgh", 1), 0.0001, 0, "mnist")
 
 
 def test_augmented_images_are_shifted_flipped_and_turned_copies():

@@ -1,10 +1,11 @@
 """Eq. 7 to 9 by hand."""
 
+import pytest
 import torch
 
 from fccl_mpi.federation.server import accuracy_matrix, means
 from fccl_mpi.maths.accuracy import count_correct
-from fccl_mpi.maths.aggregation import mean
+from fccl_mpi.maths.aggregation import mean, median, trimmed_mean
 
 
 def test_count_correct_by_hand():
@@ -21,12 +22,28 @@ def test_intra_is_the_diagonal_and_inter_the_rest():
     ]
     matrix = accuracy_matrix(reports, 1)
     assert matrix == [[90, 25, 20], [20, 50, 40], [30, 5, 100]]
-    assert means(matrix) == (80.0, (25 + 20 + 20 + 40 + 30 + 5) / 6)
+    intra, inter = means(matrix, ["a", "b", "c"])
+    assert intra == 80
+    assert inter == pytest.approx((25 + 20 + 20 + 40 + 30 + 5) / 6)
 
 
 def test_one_participant_has_no_inter_domain_accuracy():
-    assert means([[40.0]]) == (40.0, None)
-    assert means(None) == (None, None)
+    assert means([[40.0]], ["a"]) == (40.0, None)
+    assert means(None, ["a"]) == (None, None)
+
+
+def test_a_participant_of_the_same_domain_is_no_other_domain():
+    matrix = [[90.0, 90.0, 20.0], [70.0, 70.0, 40.0], [10.0, 10.0, 50.0]]
+    assert means(matrix, ["a", "a", "b"]) == (70.0, (20 + 40 + 10) / 3)
+
+
+def test_robust_aggregates_by_hand():
+    entries = [torch.tensor([value]) for value in (1.0, 2.0, 3.0, 1e9)]
+    assert median(entries).item() == trimmed_mean(entries).item() == 2.5
+    assert median(entries[:3]).item() == 2
+    assert trimmed_mean([torch.tensor([float(value)]) for value in range(8)]).item() == 3.5
+    for aggregate in (mean, median, trimmed_mean):
+        assert aggregate(entries[:1]).item() == 1
 
 
 def test_mean_is_summed_in_participant_order():
