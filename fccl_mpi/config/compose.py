@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import itertools
 import json
+import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,26 @@ def compose(
     store.store(name="schema", node=Config)
     for name, method in methods.items():
         store.store(group="method", name=name, node=method(name=name))
-    keys = _keys(overrides)
+    words = _parse(overrides)
     path = [] if config_dir is None else [f"hydra.searchpath=[file://{config_dir.resolve()}]"]
     with initialize_config_dir(str(PRESETS), version_base="1.3"):
-        chosen = [text for text, key in zip(overrides, keys, strict=True) if key in GROUPS]
-        known = _flat_keys(_try_compose([*path, *chosen]))
-        for text, key in zip(overrides, keys, strict=True):
+        chosen = [text for text, key, _ in words if key in GROUPS]
+        defaults = _try_compose([*path, *chosen])
+        own_method = _own_method(defaults, words)
+        if own_method is not None:
+            defaults.method = own_method
+        known = _flat_keys(defaults)
+        for text, key, _ in words:
             if key not in known and key not in GROUPS and not text.startswith("+"):
                 raise UserError(f"{text}: there is no key {key!r}; {_nearest(key, [*known, *GROUPS])}")
-        composed = _try_compose([*path, *overrides])
+        forced = "" if own_method is None else "++"  # its file need not name every field
+        composed = _try_compose(
+            [*path, *(forced + text if key.startswith("method.") else text for text, key, _ in words)]
+        )
     try:
+        if own_method is not None:
+            del composed.method.target
+            composed.method = OmegaConf.merge(own_method, composed.method)
         config: Config = OmegaConf.to_object(composed)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise _user_error(error) from error
@@ -93,13 +104,29 @@ def _try_compose(overrides: list[str]) -> DictConfig:
         raise _user_error(error) from error
 
 
-def _keys(overrides: Sequence[str]) -> list[str]:
+def _parse(overrides: Sequence[str]) -> list[tuple[str, str, Any]]:
+    """Each override as written, with its key and its value."""
     try:
-        return [
-            override.key_or_group for override in OverridesParser.create().parse_overrides(list(overrides))
-        ]
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise UserError(f"{_first_line(error)}: settings are written key=value") from error
+    return [(text, word.key_or_group, word.value()) for text, word in zip(overrides, parsed, strict=True)]
+
+
+def _own_method(defaults: DictConfig, words: list[tuple[str, str, Any]]) -> DictConfig | None:
+    """A user's own method, whose file in ``--config-dir`` names its dataclass as ``target: module:Class``."""
+    target = defaults.method.get("target")
+    if target is None:
+        return None
+    name = next(value for _, key, value in reversed(words) if key == "method")
+    try:
+        method = pkgutil.resolve_name(target)(name=name)
+        return OmegaConf.structured(method)
+    except (ImportError, AttributeError, ValueError, TypeError, OmegaConfBaseException) as error:
+        raise UserError(
+            f"method={name}: its target {target!r} is no dataclass that can be imported ({error}): "
+            "write it as my_package.my_module:MyMethod, and let Python find it (PYTHONPATH)"
+        ) from error
 
 
 def _flat_keys(node: DictConfig, prefix: str = "") -> list[str]:

@@ -47,7 +47,8 @@ class Exchange(Protocol):
             givers: indices of the participants who give, ascending; all of them if None.
 
         Returns:
-            float32 (givers, *shape) in participant order; the next call of this size overwrites it.
+            float32 (givers, *shape) in participant order; the next call of this kind and size
+            overwrites it.
         """
         ...
 
@@ -111,7 +112,7 @@ class MpiExchange:
         self.participants = comm.size - 1
         self.bytes_exchanged = 0
         self.seconds_waited = 0.0
-        self._buffers: dict[tuple[int, ...], np.ndarray] = {}
+        self._buffers: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
 
     def share(
         self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
@@ -119,9 +120,9 @@ class MpiExchange:
         """See Exchange; one allgatherv in which who gives nothing, as the server, has count 0."""
         giving = range(self.participants) if givers is None else givers
         whole = (len(giving), *shape)
-        everyone = self._buffers.get(whole)
+        everyone = self._buffers.get((kind, whole))
         if everyone is None:
-            everyone = self._buffers[whole] = np.empty(whole, np.float32)
+            everyone = self._buffers[kind, whole] = np.empty(whole, np.float32)
         counts = [0] * self.comm.size
         for index in giving:
             counts[index + 1] = everyone[0].size

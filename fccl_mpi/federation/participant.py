@@ -28,9 +28,10 @@ class PublicImages:
 
     def __init__(self, config: Config, device: torch.device) -> None:
         path = Path(config.data) / config.public.file
-        images, _ = schema.read_public(path)
+        images, labels = schema.read_public(path)
         chosen = draw(len(images), config.public_size, config.seed, str(path), "public")
         self.images = to_device(images[chosen], device)
+        self.labels = None if labels is None else torch.from_numpy(labels[chosen]).to(device)
         self.normalise = Normaliser(config.public.mean, config.public.std, device)
         self.batch_size = config.public_batch_size
         self.epochs = config.public_epochs
@@ -52,7 +53,8 @@ class Participant:
     """A participant's model, images and the operations that methods are made of.
 
     Attributes a method uses: ``name``, ``index`` among the participants, ``participants`` (K), ``model``,
-    ``public``, ``private``, ``exchange``, ``config`` (the run's), ``own`` (its own part of it).
+    ``companions`` (networks that the method keeps beside it), ``public``, ``private``, ``exchange``,
+    ``config`` (the run's), ``own`` (its own part of it).
     """
 
     def __init__(self, config: Config, name: str, exchange: Exchange, device: torch.device) -> None:
@@ -80,6 +82,7 @@ class Participant:
         model = build(self.own.model, classes=self.classes, width=self.own.width)
         self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
         self.pretrained_logits: Tensor  # on the private images, once it is pretrained
+        self.companions: dict[str, nn.Module] = config.method.prepare(self)
 
     def _private_images(self, labels: np.ndarray) -> np.ndarray:
         """Indices of the own images among the domain's training images."""
@@ -99,13 +102,32 @@ class Participant:
         """Take on parameters and buffers; the inverse of `state`."""
         self.model.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
 
+    def whole_state(self) -> dict[str, np.ndarray]:
+        """`state`, and that of every companion as ``<companion>:<tensor>``."""
+        state = self.state()
+        for companion, network in self.companions.items():
+            for name, value in network.state_dict().items():
+                state[f"{companion}:{name}"] = value.detach().cpu().numpy()
+        return state
+
+    def load_whole(self, state: dict[str, np.ndarray]) -> None:
+        """Take on the model's and the companions' state; the inverse of `whole_state`."""
+        parts: dict[str, dict[str, np.ndarray]] = defaultdict(dict)
+        for name, value in state.items():
+            companion, _, tensor = name.rpartition(":")
+            parts[companion][tensor] = value
+        self.load(parts[""])
+        for companion, network in self.companions.items():
+            network.load_state_dict({name: torch.from_numpy(v) for name, v in parts[companion].items()})
+
     def seed_everything(self, *purpose: str | int) -> None:
         """Seed torch's global generators (initialisation, dropout) for one purpose of this participant."""
         torch.manual_seed(derive(self.config.seed, self.name, *purpose))
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        """A new Adam over the model's parameters."""
-        return torch.optim.Adam(self.model.parameters(), lr=self.config.lr, fused=True)
+    def optimizer(self, *models: nn.Module) -> torch.optim.Optimizer:
+        """A new Adam over the parameters of ``models``, by default of the own one."""
+        parameters = [parameter for model in models or (self.model,) for parameter in model.parameters()]
+        return torch.optim.Adam(parameters, lr=self.config.lr, fused=True)
 
     def share(self, logits: Tensor, kind: str = "logits") -> Tensor:
         """Exchange logits (B, C), or another tensor, on public images: all participants', (K, B, C).

@@ -51,7 +51,7 @@ def participate(config: Config, exchange: Exchange, place: Place, device: torch.
         pretrain(me, Path(config.out))
         me.pretrained_logits = me.predict(me.private.images)
     if done is not None:
-        me.load(read_model(checkpoints.model_path(done, me.name), like=me.state()))
+        me.load_whole(read_model(checkpoints.model_path(done, me.name), like=me.whole_state()))
     for round in rounds_to_do(done, config.rounds):
         loss: dict[str, float] = {}
         if round > 0:
@@ -69,7 +69,7 @@ def participate(config: Config, exchange: Exchange, place: Place, device: torch.
         if is_due(round, config):
             with me.timed("checkpoint"):
                 about: dict[str, str | int] = {"participant": me.name, "round": round}
-                written = write_model(checkpoints.model_path(round, me.name), me.state(), about)
+                written = write_model(checkpoints.model_path(round, me.name), me.whole_state(), about)
         report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "written": written}
         me.seconds.clear()
         exchange.gather(report)  # (5)

@@ -7,6 +7,7 @@ below one another here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,7 +15,7 @@ from fccl_mpi import maths
 from fccl_mpi.config.schema import require_choice
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from fccl_mpi.federation.participant import Participant
     from fccl_mpi.federation.server import Server
@@ -26,6 +27,17 @@ class Method:
 
     name: str = ""
     averaged: ClassVar[bool] = True  # whether homogeneous=true adds an average of parameters
+
+    # --- before the first round: no collectives ---
+
+    def prepare(self, me: Participant) -> dict[str, nn.Module]:
+        """Check what the method needs, and make the networks that it keeps beside the model, by name.
+
+        They are found at ``me.companions`` and saved with the model in every checkpoint: what a method
+        remembers from round to round stands there and nowhere else. The model has its first weights
+        here, before any training. Raises UserError for what does not fit, on all ranks together.
+        """
+        return {}
 
     # --- collaborative update ---
 
@@ -59,6 +71,21 @@ class Method:
 
 
 @dataclass(kw_only=True)
+class PublicBatch:
+    """A public batch as one participant sees it once all have said what they make of it."""
+
+    me: Participant
+    images: Tensor
+    """uint8 (B, 3, 32, 32), augmented, the same for everyone."""
+    own: dict[str, Tensor]
+    """What the model says now, with gradient, by kind: logits (B, C), and what else `outputs` names."""
+    everyone: dict[str, Tensor]
+    """What all participants exchanged, (K, B, ...) by the same kinds, own rows at ``me.index``."""
+    start: dict[str, Tensor] | None
+    """What the model said as the round began, in eval mode, where `needs_start` asks for it."""
+
+
+@dataclass(kw_only=True)
 class LogitsMethod(Method):
     """Participants exchange logits on public images and minimise `public_loss` of them."""
 
@@ -77,32 +104,55 @@ class LogitsMethod(Method):
         """
         raise NotImplementedError
 
+    def batch_loss(self, batch: PublicBatch) -> Tensor:
+        """The same for a method whose loss is of more than logits: it overrides this instead."""
+        start = None if batch.start is None else batch.start["logits"]
+        return self.public_loss(batch.own["logits"], batch.everyone["logits"], start, batch.me)
+
     def exchanges(self) -> bool:
         """Whether there is a collaborative update at all."""
         return True
 
     def needs_start(self) -> bool:
-        """Whether `public_loss` takes the logits of the model as it was when the round began."""
+        """Whether the loss takes what the model said when the round began."""
         return False
 
+    def outputs(self, images: Tensor, me: Participant) -> dict[str, Tensor]:
+        """What is exchanged of a normalised public batch (B, 3, 32, 32), by kind: first logits (B, C)."""
+        return {"logits": me.model(images)}
+
+    def widths(self, server: Server) -> dict[str, int]:
+        """The server's part in `outputs`: kind and columns of what follows the logits there, in its order."""
+        return {}
+
     def collaborate(self, me: Participant, round: int) -> dict[str, float]:
-        """A step for every public batch, on logits exchanged right then or once as the round began."""
-        if not self.exchanges():
-            return {}
+        """A step for every public batch, on what is exchanged right then or once as the round began."""
+        return self.learn_publicly(me, round, self.batch_loss) if self.exchanges() else {}
+
+    def learn_publicly(
+        self, me: Participant, round: int, loss_of: Callable[[PublicBatch], Tensor]
+    ) -> dict[str, float]:
+        """The exchanges and steps of `collaborate`, minimising ``loss_of``; its mean as "collaborative"."""
         batches, size = me.public.batches_of(round), me.public.batch_size
         once = me.config.exchange == "round"
-        if once or self.needs_start():
-            start = me.predict(batches, me.public.normalise)
+        start = self._outputs_of_all(batches, me) if once or self.needs_start() else None
         if once:
-            everyone = me.share(start)
+            assert start is not None
+            everyone = {kind: me.share(rows, kind) for kind, rows in start.items()}
         me.seed_everything(round, "public")
         optimizer = None
         total: Tensor | float = 0.0
         for step, images in enumerate(batches):
             rows = slice(step * size, (step + 1) * size)
-            logits = me.model(me.public.normalise(images))
-            shared = everyone[:, rows] if once else me.share(logits)
-            loss = self.public_loss(logits, shared, start[rows] if self.needs_start() else None, me)
+            own = self.outputs(me.public.normalise(images), me)
+            batch = PublicBatch(
+                me=me,
+                images=images,
+                own=own,
+                everyone={k: everyone[k][:, rows] if once else me.share(own[k], k) for k in own},
+                start={k: start[k][rows] for k in own} if start is not None and self.needs_start() else None,
+            )
+            loss = loss_of(batch)
             if optimizer is None or self.public_optimizer == "batch":
                 optimizer = me.optimizer()
             me.step(optimizer, loss)
@@ -114,8 +164,17 @@ class LogitsMethod(Method):
         if not self.exchanges():
             return
         batches, size = server.public_batches, server.config.public_batch_size
-        if server.config.exchange == "round":
-            server.receive(batches * size)
-        else:
-            for _ in range(batches):
-                server.receive(size)
+        for rows in [batches * size] if server.config.exchange == "round" else [size] * batches:
+            server.receive(rows)
+            for kind, columns in self.widths(server).items():
+                server.exchange.share(kind, None, (rows, columns))
+
+    def _outputs_of_all(self, batches: Sequence[Tensor], me: Participant) -> dict[str, Tensor]:
+        """`outputs` of all batches, (S B, ...) each, in eval mode and without gradient."""
+        import torch
+
+        me.model.eval()
+        with torch.no_grad():
+            found = [self.outputs(me.public.normalise(images), me) for images in batches]
+        me.model.train()
+        return {kind: torch.cat([outputs[kind] for outputs in found]) for kind in found[0]}

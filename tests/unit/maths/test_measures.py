@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fccl_mpi.federation.server import accuracy_matrix, means
-from fccl_mpi.maths.accuracy import count_correct
-from fccl_mpi.maths.aggregation import mean, median, trimmed_mean
+from fccl_mpi.maths.accuracy import accuracy_by_label, count_correct
+from fccl_mpi.maths.aggregation import mean, mean_by_label, median, trimmed_mean
 
 
 def test_count_correct_by_hand():
@@ -50,3 +50,14 @@ def test_mean_is_summed_in_participant_order():
     entries = torch.tensor([[1e8], [-1e8], [3.0]])
     assert mean(list(entries)).item() == 1.0
     assert mean(list(entries.flip(0))).item() == 0.0  # 3 is lost in 1e8 in float32: the order counts
+
+
+def test_accuracy_by_label_by_hand():
+    logits = torch.tensor([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [5.0, 2.0, 3.0], [0.0, 0.0, 1.0]])
+    assert accuracy_by_label(logits, torch.tensor([0, 0, 0, 1])).tolist() == [pytest.approx(2 / 3), 0, 0]
+
+
+def test_mean_by_label_by_hand():
+    scores = torch.tensor([[[0.2, 0.8, 0.0]], [[0.6, 0.2, 0.2]]])
+    weights = torch.tensor([[1.0, 0.0, 0.0], [3.0, 0.5, 0.0]])
+    torch.testing.assert_close(mean_by_label(scores, weights), torch.tensor([[0.5, 0.2, 0.1]]))
