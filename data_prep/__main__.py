@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,7 +25,9 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command: 0 on success, 2 on what the user can mend, 128 + the signal when stopped."""
-    signal.signal(signal.SIGTERM, _stop)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # so that a name the terminal cannot show is no error
             stream.reconfigure(errors="backslashreplace")
@@ -39,19 +42,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             options.run(options)
     except UserError as error:
-        from data_prep.progress import printable
-
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
+        return _fail(str(error))
+    except BrokenPipeError:  # whoever read our lines has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(
+            f"{os.fsdecode(error.filename)} cannot be used ({error.strerror}): see that you may read it"
+        )
+    except KeyboardInterrupt as stop:
         print("stopped: nothing half-made was left behind", file=sys.stderr)
-        return 130
+        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
     return 0
+
+
+def _fail(sentence: str) -> int:
+    from data_prep.progress import printable
+
+    print(f"error: {printable(sentence)}", file=sys.stderr)
+    return 2
 
 
 def _stop(number: int, frame: object) -> NoReturn:
     """A batch system's stop unwinds like an interrupt, so that temporary files go."""
-    sys.exit(128 + number)
+    raise KeyboardInterrupt(number)
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -209,7 +225,10 @@ def _add_split(command: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="share of a class for training where a set is not split already (default: 0.7)",
     )
-    command.add_argument("--seed", type=int, default=0, help="of the split (default: 0)")
+
+
+def _add_seed(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
 
 
 def _add_part(command: argparse.ArgumentParser) -> None:
@@ -226,8 +245,6 @@ def _add_public_part(command: argparse.ArgumentParser) -> None:
         "--part", choices=("train", "test", "all"), default="", help="which part of the set (default: train)"
     )
     command.add_argument("--images", type=_positive, default=0, metavar="N", help="draw only so many")
-    if "--seed" not in command._option_string_actions:
-        command.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
 
 
 def _add_names(command: argparse.ArgumentParser) -> None:
@@ -260,6 +277,7 @@ _GROUPS = {
     "folders": _add_folders,
     "domains": _add_domains,
     "split": _add_split,
+    "seed": _add_seed,
     "part": _add_part,
     "public": _add_public_part,
     "names": _add_names,
@@ -267,4 +285,8 @@ _GROUPS = {
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code >= 128:  # stopped: do not wait for processes that the signal may have caught anywhere
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ending_together(comm, who=["server", *config.participants][comm.rank]):
             place, device = join(config, comm)
             exchange = MpiExchange(comm)
-            make_embedded_images(config, exchange)
+            prepare_images(config, exchange)
             if device is None:
                 serve(config, exchange, place)
             else:
@@ -46,19 +46,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_embedded_images(config: Config, exchange: Exchange) -> None:
-    """Have rank 0 make the quickstart's image sets if they are not there, while the others wait."""
+def prepare_images(config: Config, exchange: Exchange) -> None:
+    """Have rank 0 make the embedded image sets, or say how to make those that are missing. Collective."""
     error = None
-    if config.task == "quickstart" and exchange.rank == 0:
-        from data_prep import quickstart
-
+    if exchange.rank == 0:
         try:
-            if quickstart.missing(Path(config.data)):
-                print(f"making the embedded image sets in {config.data}/quickstart", flush=True)
-                quickstart.make(Path(config.data))
+            if config.task == "quickstart":
+                make_embedded_images(Path(config.data))
+            refuse_missing_images(config)
         except UserError as found:
             error = found
     agree(exchange, error)
+
+
+def make_embedded_images(data: Path) -> None:
+    """Make the quickstart's image sets where they are not there yet."""
+    from data_prep import quickstart
+
+    if quickstart.missing(data):
+        print(f"making the embedded image sets in {data / 'quickstart'}", flush=True)
+        quickstart.make(data)
+
+
+def refuse_missing_images(config: Config) -> None:
+    """Raise UserError naming the files that are missing, each with the command that makes it."""
+    files = [f"{config.task}/{own.domain}.h5" for own in config.participants.values()]
+    missing = [
+        file for file in dict.fromkeys([*files, config.public.file]) if not Path(config.data, file).exists()
+    ]
+    if missing:
+        from data_prep.registry import command_for
+
+        where = "" if config.data == "data" else f" --data {config.data}"
+        listed = []
+        for file in missing:
+            command = command_for(file, config.scenario)
+            listed.append(f"{Path(config.data, file)}" + (f" ({command}{where})" if command else ""))
+        raise UserError(
+            f"scenario={config.scenario} lacks image sets: make them, or let data= name their folder: "
+            + ", ".join(listed)
+        )
 
 
 def refuse(error: UserError) -> int:

@@ -115,6 +115,8 @@ class Config:
     """Learning rate of Adam, everywhere."""
     pretrain_epochs: int = 50
     """Epochs each participant trains alone before round 1; the result is the intra-domain teacher."""
+    test_size: int = 0
+    """Test images of each domain, drawn from its test set; 0 takes all of them."""
     evaluate_batch_size: int = 512
     """Test images in one forward pass; does not bear on results beyond rounding."""
     data: str = "data"
@@ -137,7 +139,7 @@ class Config:
         require_choice("aggregate", self.aggregate, ("mean", "median", "trimmed_mean"))
         require_choice("resume", self.resume, ("auto", "never"))
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
-        for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "keep", "threads"):
+        for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "test_size", "keep", "threads"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
         for key in ("public_size", "local_batch_size", "evaluate_batch_size", "checkpoint_every"):
             require(getattr(self, key) >= 1, key, getattr(self, key), "1 or more")

@@ -11,7 +11,7 @@ from data_prep.__main__ import main
 def prep(tmp_path, monkeypatch, capsys):
     """Run ``data_prep`` with ``tmp_path / "data"`` as its data folder; give (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*arguments):
         words = [str(word) for word in arguments]
@@ -22,7 +22,8 @@ def prep(tmp_path, monkeypatch, capsys):
         return code, captured.out, captured.err
 
     yield run
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

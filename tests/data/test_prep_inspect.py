@@ -98,3 +98,10 @@ def test_every_option_of_a_source_is_one_that_the_command_line_has(prep, capsys)
         assert stop.value.code == 0
     assert set(DIGITS.names) == set("0123456789")
     assert Options(raw=None).train_share == 0.7
+
+
+def test_quickstart_is_made_where_data_says(prep, data, monkeypatch):
+    made = []
+    monkeypatch.setattr("data_prep.quickstart.make", made.append)
+    assert prep("quickstart")[0] == 0
+    assert made == [data]

