@@ -12,6 +12,7 @@ from fccl_mpi.config.cli import Parser
 from fccl_mpi.config.compose import compose, to_yaml
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError, UserError
+from fccl_mpi.core.stopping import EXIT_CODE, StopRequest
 from fccl_mpi.federation.exchange import Exchange, MpiExchange
 from fccl_mpi.federation.preflight import agree
 from fccl_mpi.federation.rounds import participate, serve
@@ -20,7 +21,8 @@ from fccl_mpi.methods.registry import METHODS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 done, 2 the user's error."""
+    """Run the command line; returns the exit code: 0 done, 2 the user's error, 75 stopped on request."""
+    stop = StopRequest()
     parser = Parser(program="fccl_mpi.run", purpose="Run one federation over MPI.", methods=METHODS)
     options = parser.parse_args(arguments)
     try:
@@ -38,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             exchange = MpiExchange(comm)
             prepare_images(config, exchange)
             if device is None:
-                serve(config, exchange, place)
+                stopped = serve(config, exchange, place, stop)
             else:
-                participate(config, exchange, place, device)
+                stopped = participate(config, exchange, place, device, stop)
     except AgreedError as error:
         return refuse(error) if comm.rank == 0 else 2
-    return 0
+    return EXIT_CODE if stopped else 0
 
 
 def prepare_images(config: Config, exchange: Exchange) -> None:

@@ -1,6 +1,6 @@
 """The course of a federation: what a participant and what the server do, side by side.
 
-`participate` and `serve` make the same collectives in the same order; both number them (1) to (5).
+`participate` and `serve` make the same collectives in the same order; both number them (1) to (6).
 Neither imports torch by itself: the server needs none.
 """
 
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from fccl_mpi.federation.participant import Participant
 
 
-def participate(config: Config, exchange: Exchange, place: Place, device: torch.device) -> None:
+def participate(
+    config: Config, exchange: Exchange, place: Place, device: torch.device, stop: object = False
+) -> bool:
     """A rank above 0, from reading its images to the last round. Collective with `serve`.
 
-    Raises AgreedError on every rank where any of them cannot begin.
+    Returns whether the federation stopped before its last round because ``stop``, looked at after each
+    round, was true on some rank. Raises AgreedError on every rank where any of them cannot begin.
     """
     from fccl_mpi.federation.participant import Participant
 
@@ -65,20 +68,23 @@ def participate(config: Config, exchange: Exchange, place: Place, device: torch.
                 loss |= method.update_locally(me, teachers, round)
         with me.timed("evaluate"):
             correct = me.evaluate()
-        written = None
-        if is_due(round, config):
+        report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "stop": bool(stop)}
+        me.seconds.clear()
+        stopping = any(told["stop"] for told in exchange.allgather(report))  # (5)
+        if stopping or is_due(round, config):
             with me.timed("checkpoint"):
                 about: dict[str, str | int] = {"participant": me.name, "round": round}
                 written = write_model(checkpoints.model_path(round, me.name), me.whole_state(), about)
-        report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "written": written}
-        me.seconds.clear()
-        exchange.gather(report)  # (5)
+            exchange.gather(written)  # (6)
+        if stopping and round < config.rounds:
+            return True
+    return False
 
 
-def serve(config: Config, exchange: Exchange, place: Place) -> None:
+def serve(config: Config, exchange: Exchange, place: Place, stop: object = False) -> bool:
     """Rank 0, from comparing what the ranks have to the last commit. Collective with `participate`.
 
-    Raises AgreedError on every rank where any of them cannot begin.
+    Returns and raises as it does.
     """
     agree(exchange, None)  # (1)
     cards: list[Card] = exchange.allgather(card_of_server(config, place))
@@ -104,12 +110,19 @@ def serve(config: Config, exchange: Exchange, place: Place) -> None:
             method.serve(server, round)
             if config.homogeneous and method.averaged:
                 server.receive_average()
-        _, *reports = exchange.gather(None) or []  # (5)
+        own, *reports = exchange.allgather({"stop": bool(stop)})  # (5)
         server.record(round, reports)
-        if is_due(round, config):
-            server.commit(round, [report["written"] for report in reports])
+        stopping = any(told["stop"] for told in (own, *reports))
+        if stopping or is_due(round, config):
+            _, *written = exchange.gather(None) or []  # (6)
+            server.commit(round, written)
+        if stopping and round < config.rounds:
+            voice.say(f"stopped on request after round {round}; the same command goes on from here")
+            voice.close()
+            return True
     server.conclude()
     voice.close()
+    return False
 
 
 def rounds_to_do(done: int | None, rounds: int) -> Iterator[int]:

@@ -132,3 +132,22 @@ def test_a_waiting_rank_does_not_burn_a_core(mpirun, tmp_path):
     used = dict(re.findall(r"cpu (\d) ([0-9.e-]+)", done.stdout))
     assert set(used) == {"0", "1", "2"}, done.stderr
     assert all(float(seconds) < 0.4 for seconds in used.values()), used  # a tenth of a core over 4 s
+
+
+@pytest.mark.parametrize("to_one_rank", [False, True])
+def test_a_stop_on_request_ends_after_the_round_and_goes_on_to_the_same_numbers(
+    mpirun, tmp_path, to_one_rank
+):
+    program = {"program": "tests.mpi.slow", "FCCL_TEST_SIGNAL": "rank" if to_one_rank else "mpirun"}
+    stopped = mpirun(3, *TWO, "rounds=4", **program)
+    assert stopped.returncode == 75, stopped.stderr
+    assert "stopped on request after round 2; the same command goes on from here" in stopped.stdout
+    more = mpirun(3, *TWO, "rounds=4")
+    assert more.returncode == 0 and "resuming after round 2" in more.stdout
+    whole = mpirun(3, *TWO, "rounds=4", f"out={tmp_path / 'whole'}")
+    assert whole.returncode == 0
+    found = [
+        [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in path.open()]
+        for path in (run_folder(tmp_path / name) / "metrics.jsonl" for name in ("runs", "whole"))
+    ]
+    assert found[0] == found[1]

@@ -1,0 +1,33 @@
+"""Stopping on request: signals set a flag, which ranks look at when a round is over."""
+
+import os
+import signal
+import time
+from types import FrameType
+
+EXIT_CODE = 75  # EX_TEMPFAIL: the same command goes on from the last checkpoint
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+class StopRequest:
+    """True as soon as the process has been asked to stop.
+
+    A second signal stops at once, but not one that comes within two seconds: launchers forward what a
+    terminal has sent to all processes already.
+    """
+
+    def __init__(self) -> None:
+        """Take over SIGINT, SIGTERM and SIGUSR1; only in the main thread."""
+        self._since: float | None = None
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def __bool__(self) -> bool:
+        return self._since is not None
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+        elif time.monotonic() - self._since > 2:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
