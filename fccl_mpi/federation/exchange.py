@@ -16,7 +16,10 @@ from fccl_mpi.core.errors import AgreedError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-LONGEST_PAUSE = 1e-3  # seconds between two looks of a waiting rank
+# Longest pause in seconds between two looks of a waiting rank. Every look costs some 20 µs of CPU, which adds
+# up for the server: it waits most of the time, before small objects for whole pretrainings and local updates.
+LONGEST_PAUSE = 1e-3
+LONGEST_PAUSE_BEFORE_SMALL_OBJECTS = 2e-2
 PIECE = 1 << 20  # parameters that travel at once
 
 
@@ -150,13 +153,13 @@ class MpiExchange:
 
     def _meet(self) -> None:
         """Wait until all have come, so that the blocking collective that follows does not spin."""
-        self._wait(self.comm.Ibarrier())
+        self._wait(self.comm.Ibarrier(), LONGEST_PAUSE_BEFORE_SMALL_OBJECTS)
 
-    def _wait(self, request: "MPI.Request") -> None:
+    def _wait(self, request: "MPI.Request", longest_pause: float = LONGEST_PAUSE) -> None:
         """Wait without burning the core that a computing rank may need: MPI's own waits spin."""
         begun = time.perf_counter()
         pause = 2e-5
         while not request.Test():
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, longest_pause)
         self.seconds_waited += time.perf_counter() - begun

@@ -73,7 +73,8 @@ class Participant:
         self.tests = {}  # by domain
         for domain in dict.fromkeys(other.domain for other in config.participants.values()):
             test = schema.read_split(home / f"{domain}.h5", "test")
-            self.tests[domain] = ImageSet(test.images, test.labels, device)
+            chosen = draw(len(test.labels), config.test_size, config.seed, domain, "test")
+            self.tests[domain] = ImageSet(test.images[chosen], test.labels[chosen], device)
         self.public = PublicImages(config, device)
         self.normalise = Normaliser(IMAGENET_MEAN, IMAGENET_STD, device)
         self.classes = len(self.header.classes)

@@ -139,6 +139,8 @@ def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | 
 
     Raises UserError where ``device=cuda`` and there is no GPU.
     """
+    who = ["server", *config.participants][comm.rank]
+    warnings.formatwarning = lambda text, *_, **__: f"rank {comm.rank} ({who}): warning: {text}\n"
     here = sorted(rank for rank in _node_of(comm) if rank > 0)
     threads = choose_threads(config.threads, len(here), os.environ)
     device = None
@@ -152,7 +154,7 @@ def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | 
             torch.cuda.set_device(device)
     return Place(
         rank=comm.rank,
-        who=["server", *config.participants][comm.rank],
+        who=who,
         host=socket.gethostname(),
         device=str(device or "no device"),
         threads=threads if comm.rank else 1,

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from fccl_mpi.maths import aggregation as aggregation
     from fccl_mpi.maths import correlation as correlation
     from fccl_mpi.maths import distillation as distillation
+    from fccl_mpi.maths import pseudo_labels as pseudo_labels
+    from fccl_mpi.maths import similarity as similarity
 
-_MODULES = ("accuracy", "aggregation", "correlation", "distillation")
+_MODULES = ("accuracy", "aggregation", "correlation", "distillation", "pseudo_labels", "similarity")
 
 
 def __getattr__(name: str) -> ModuleType:

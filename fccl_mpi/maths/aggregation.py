@@ -36,4 +36,13 @@ def _middle(entries: Sequence[Tensor], cut: int) -> Tensor:
     return mean(list(ranked[cut : len(ranked) - cut]))
 
 
+def mean_by_label(scores: Tensor, weights: Tensor) -> Tensor:
+    """Weighted mean of scores (K, B, C) over K, weighted label by label: weights (K, C), result (B, C).
+
+    A label on which all weights are 0 is averaged evenly.
+    """
+    weights = torch.where(weights.sum(0) > 0, weights, 1)
+    return (scores * (weights / weights.sum(0))[:, None]).sum(0)
+
+
 AGGREGATES = {"mean": mean, "median": median, "trimmed_mean": trimmed_mean}

@@ -134,6 +134,8 @@ class LogitsMethod(Method):
     ) -> dict[str, float]:
         """The exchanges and steps of `collaborate`, minimising ``loss_of``; its mean as "collaborative"."""
         batches, size = me.public.batches_of(round), me.public.batch_size
+        if not batches:
+            return {}
         once = me.config.exchange == "round"
         start = self._outputs_of_all(batches, me) if once or self.needs_start() else None
         if once:
@@ -161,7 +163,7 @@ class LogitsMethod(Method):
 
     def serve(self, server: Server, round: int) -> None:
         """Receive what `collaborate` exchanges."""
-        if not self.exchanges():
+        if not (self.exchanges() and server.public_batches):
             return
         batches, size = server.public_batches, server.config.public_batch_size
         for rows in [batches * size] if server.config.exchange == "round" else [size] * batches:
