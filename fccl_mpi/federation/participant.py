@@ -69,7 +69,8 @@ class Participant:
         self.header = schema.read_domain_header(home / f"{self.own.domain}.h5")
         train = schema.read_split(self.header.path, "train")
         chosen = self._private_images(train.labels)
-        self.private = ImageSet(train.images[chosen], train.labels[chosen], device)
+        private = train.images[chosen], train.labels[chosen]
+        self.private, self.private_digest = ImageSet(*private, device), schema.content_digest(*private)
         self.tests = {}  # by domain
         for domain in dict.fromkeys(other.domain for other in config.participants.values()):
             test = schema.read_split(home / f"{domain}.h5", "test")
@@ -79,7 +80,8 @@ class Participant:
         self.normalise = Normaliser(IMAGENET_MEAN, IMAGENET_STD, device)
         self.classes = len(self.header.classes)
 
-        self.seed_everything("init")
+        # Models whose parameters are averaged begin as one, as in the released program.
+        torch.manual_seed(derive(config.seed, *([] if config.homogeneous else [name]), "init"))
         model = build(self.own.model, classes=self.classes, width=self.own.width)
         self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
         self.pretrained_logits: Tensor  # on the private images, once it is pretrained

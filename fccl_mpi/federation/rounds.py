@@ -164,7 +164,7 @@ def pretrain(me: Participant, out: Path) -> None:
 
     The result is stored under a key of what determines it, so it is made once for all methods.
     """
-    path = pretrained_path(me.config, me.name, me.header.digest)
+    path = pretrained_path(me.config, me.name, me.private_digest)
     if path.exists():
         me.load(read_model(path, like=me.state()))
         return

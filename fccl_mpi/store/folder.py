@@ -57,13 +57,14 @@ class RunFolder:
             ) from error
 
 
-def pretrained_path(config: Config, participant: str, data_digest: str) -> Path:
+def pretrained_path(config: Config, participant: str, images_digest: str) -> Path:
     """Where a participant's pretrained model lies: under a key of all that determines it.
 
-    Runs that differ in method, rounds or the other participants find the same file.
+    ``images_digest`` is that of its private images, wherever they come from. Runs that differ in method,
+    rounds or the other participants find the same file.
     """
     own = config.participants[participant]
     settings = (config.seed, config.pretrain_epochs, config.local_batch_size, config.lr)
-    key = "/".join(map(str, (data_digest, own.model, own.width, own.private_size, *settings)))
+    key = "/".join(map(str, (images_digest, own.model, own.width, config.homogeneous, *settings)))
     name = f"{participant}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.h5"
     return Path(config.out) / "pretrained" / config.scenario / name

@@ -38,8 +38,9 @@ def own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "my_module.py").write_text(f"{method}\n\n{model}")
-    (tmp_path / "my_configs" / "method").mkdir(parents=True)
-    (tmp_path / "my_configs" / "method" / "mine.yaml").write_text(blocks("CONTRIBUTING.md", "yaml")[0])
+    for folder, text in zip(("method", "scenario"), blocks("CONTRIBUTING.md", "yaml"), strict=True):
+        (tmp_path / "my_configs" / folder).mkdir(parents=True)
+        (tmp_path / "my_configs" / folder / "mine.yaml").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path / "my_configs"
 
@@ -55,8 +56,6 @@ def test_every_command_names_settings_that_are_there_and_the_right_number_of_ran
 
 
 def test_a_users_own_method_and_model_run_as_contributing_shows_them(tiny_data, tmp_path, own_package):
-    own = own_package / "scenario"
-    own.mkdir()
     for folder, name in (("scenario", "tiny"), ("public", "noise")):
         (own_package / folder).mkdir(exist_ok=True)
         (own_package / folder / f"{name}.yaml").write_text((PRESETS / folder / f"{name}.yaml").read_text())
@@ -83,6 +82,13 @@ def test_a_users_own_method_and_model_run_as_contributing_shows_them(tiny_data, 
         make("method.strenght=2")
     with pytest.raises(UserError, match=r"method\.strength=much|strength"):
         make("method.strength=much")
+
+
+def test_a_users_own_scenario_splits_a_domain_as_contributing_shows(own_package):
+    config = compose(["scenario=mine"], methods=METHODS, config_dir=own_package)
+    assert (config.scenario, config.label_skew) == ("mine", 0.5)
+    assert config.participants["second"].domain == config.participants["mnist"].domain == "mnist"
+    assert len(config.participants) == 5
 
 
 def test_an_own_method_that_cannot_be_imported_is_named(own_package):

@@ -48,6 +48,12 @@ def test_presets_are_the_two_readings_of_the_paper():
     assert released.method.unbiased_std and not paper.method.unbiased_std
 
 
+def test_what_the_authors_set_for_one_scenario_alone():
+    assert make("method=fccl_plus").method.similarity_weight == 3
+    assert make("method=fccl_plus", "scenario=office_home").method.similarity_weight == 1
+    assert make("method=fedavg", "scenario=office_home", "homogeneous=true").method.average == "before"
+
+
 def test_an_override_beats_the_preset():
     assert make("scenario=digits", "exchange=round", "method.own_entry=current").exchange == "round"
 

@@ -113,6 +113,28 @@ def test_all_methods_start_from_the_same_pretrained_models(tiny):
     assert [line["top1"] for line in numbers(solo)] == [numbers(solo)[0]["top1"]] * 3
 
 
+def test_pretrained_models_are_told_apart_by_all_that_makes_them(tiny):
+    skewed = (*TWO, "scenario=skewed", "participants.red.private_size=0", "method=solo", "rounds=0")
+    changes = ((), ("label_skew=0.5",), ("participants.again.share=2",), ("homogeneous=true",))
+    for number, change in enumerate(changes, start=1):
+        federate(tiny(*skewed, *change))
+        stored = list((Path(tiny().out) / "pretrained" / "skewed").glob("red-*"))
+        assert len(stored) == number, change
+
+
+def test_models_that_are_averaged_begin_as_one(tiny):
+    from fccl_mpi.federation.participant import Participant
+
+    class Alone:
+        participants, rank, seconds_waited = 2, 1, 0.0
+
+    config = tiny(*TWO, "homogeneous=true", "homogeneous_model=resnet10", "homogeneous_width=0.125")
+    red, green = (
+        Participant(config, name, Alone(), torch.device("cpu")).state() for name in ("red", "green")
+    )
+    assert all((red[name] == green[name]).all() for name in red)
+
+
 def test_a_run_is_not_begun_twice_with_resume_never(tiny):
     federate(tiny(*TWO, "resume=never"))
     with pytest.raises(AgreedError, match="holds a run already"):
