@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,9 @@ def test_the_models_are_those_of_the_readme():
     config = compose([], methods=METHODS)
     for rank, (name, own) in enumerate(config.participants.items(), start=1):
         assert re.search(rf"rank {rank} +{name} .* {own.private_size} private images", text), name
+
+
+def test_the_sizes_of_models_are_what_the_command_prints():
+    command = [sys.executable, "-m", "fccl_mpi.models"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert printed in (ROOT / "README.md").read_text("utf-8")
