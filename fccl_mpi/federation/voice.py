@@ -1,5 +1,7 @@
 """What the user sees: only rank 0 speaks, on the screen and into the run's log."""
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,13 +21,17 @@ class Voice:
     """Lines for the screen and the log; a progress bar where the screen is a terminal."""
 
     def __init__(self, rounds: int) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = Console(highlight=False, soft_wrap=True, force_terminal=someone_watches())
         self.log: Console | None = None
         self.progress: Progress | None = None
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self.progress = Progress(
-                *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console
+                *columns,
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self.console,
+                redirect_stderr=False,
             )
             self.bar = self.progress.add_task("rounds", total=rounds)
 
@@ -56,6 +62,17 @@ class Voice:
             self.progress.stop()
         if self.log:
             self.log.file.close()
+
+
+def someone_watches() -> bool:
+    """Whether standard output is a terminal with a size.
+
+    Open MPI gives its ranks a terminal even where mpirun writes to a file; that one has no size.
+    """
+    try:
+        return sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns > 0
+    except (OSError, ValueError):
+        return False
 
 
 def accuracy_table(names: Sequence[str], matrix: Sequence[Sequence[float]], title: str) -> Table:

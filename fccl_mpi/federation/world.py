@@ -8,6 +8,7 @@ import ctypes
 import os
 import socket
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 LAUNCHERS = {  # how each launcher tells a process its rank and how many there are
-    "MPICH's mpirun": ("PMI_RANK", "PMI_SIZE"),
+    "MPICH's mpirun or srun --mpi=pmi2": ("PMI_RANK", "PMI_SIZE"),
     "Open MPI's mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 }
@@ -206,6 +207,7 @@ def _last_words(comm: "MPI.Intracomm", words: str, code: int) -> None:
     sys.stderr.write(f"fccl_mpi: {words}")
     sys.stderr.flush()
     sys.stdout.flush()
+    time.sleep(0.5)  # Open MPI's launcher drops what it has not passed on when the abort comes
     comm.Abort(code)
 
 

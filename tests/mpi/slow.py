@@ -26,7 +26,7 @@ def asked(self: Fccl, me: object, round: int) -> dict[str, float]:
 def launcher() -> int:
     """The process of mpirun: the ancestor below which all ranks live."""
     ancestor = os.getppid()
-    while "mpirun" not in name(ancestor) and "mpiexec" not in name(ancestor):
+    while name(ancestor) not in ("mpirun", "mpiexec", "mpiexec.hydra", "prterun"):
         ancestor = int(Path(f"/proc/{ancestor}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return ancestor
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fccl_mpi.federation.world import LAUNCHERS, mpi_library
+from tests.mpi.conftest import OPEN_MPI
 from tests.unit.federation.test_federation import federate, numbers, weights
 
 TWO = ("~participants.blue", "~participants.grey")
@@ -84,7 +85,7 @@ def test_a_users_error_is_one_sentence_with_exit_code_2(mpirun, tmp_path, ranks,
 
 
 def test_a_launcher_of_another_mpi_is_named():
-    other = "MPICH's mpirun" if "Open" in mpi_library() else "Open MPI's mpirun"
+    other = "MPICH's mpirun or srun --mpi=pmi2" if "Open" in mpi_library() else "Open MPI's mpirun"
     rank, size = LAUNCHERS[other]
     for number in "01":  # each process is a world of its own, and only one speaks
         command = [sys.executable, "-m", "fccl_mpi.run"]
@@ -127,7 +128,7 @@ def test_a_waiting_rank_does_not_burn_a_core(mpirun, tmp_path):
         capture_output=True,
         text=True,
         timeout=60,
-        env=os.environ,
+        env={**os.environ, **OPEN_MPI},
     )
     used = dict(re.findall(r"cpu (\d) ([0-9.e-]+)", done.stdout))
     assert set(used) == {"0", "1", "2"}, done.stderr

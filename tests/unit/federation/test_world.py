@@ -13,7 +13,7 @@ NAMES = ["a", "b"]
 
 def test_launchers_are_told_apart_by_the_environment():
     assert launch_of({}) is None
-    assert launch_of({"PMI_RANK": "2", "PMI_SIZE": "5"}) == ("MPICH's mpirun", 2, 5)
+    assert launch_of({"PMI_RANK": "2", "PMI_SIZE": "5"}) == ("MPICH's mpirun or srun --mpi=pmi2", 2, 5)
     assert launch_of({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"}) == (
         "Open MPI's mpirun",
         0,
