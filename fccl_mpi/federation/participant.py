@@ -14,39 +14,13 @@ from fccl_mpi.config.schema import IMAGENET_MEAN, IMAGENET_STD, Config
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.seeds import derive, generator
 from fccl_mpi.data import schema
-from fccl_mpi.data.augment import augment
-from fccl_mpi.data.images import ImageSet, Normaliser, to_device
+from fccl_mpi.data.images import ImageSet, Normaliser
 from fccl_mpi.data.partition import batches, draw, split_domain
+from fccl_mpi.data.public import PublicImages
 from fccl_mpi.federation.exchange import Exchange, average
 from fccl_mpi.maths.accuracy import count_correct
 from fccl_mpi.maths.aggregation import AGGREGATES
 from fccl_mpi.models.registry import build
-
-
-class PublicImages:
-    """The public images of a run, and the batches that every participant sees alike in a round."""
-
-    def __init__(self, config: Config, device: torch.device) -> None:
-        path = Path(config.data) / config.public.file
-        images, labels = schema.read_public(path)
-        chosen = draw(len(images), config.public_size, config.seed, str(path), "public")
-        self.images = to_device(images[chosen], device)
-        self.labels = None if labels is None else torch.from_numpy(labels[chosen]).to(device)
-        self.normalise = Normaliser(config.public.mean, config.public.std, device)
-        self.batch_size = config.public_batch_size
-        self.epochs = config.public_epochs
-        self.seed = config.seed
-
-    def batches_of(self, round: int) -> list[Tensor]:
-        """The round's augmented batches, uint8 (B, 3, 32, 32) each, from (seed, round) alone."""
-        found = []
-        for epoch in range(self.epochs):
-            randomness = generator(self.seed, "public", round, epoch)
-            order = randomness.permutation(len(self.images))
-            for start in range(0, len(order) - self.batch_size + 1, self.batch_size):
-                chosen = torch.from_numpy(order[start : start + self.batch_size])
-                found.append(augment(self.images[chosen.to(self.images.device)], randomness))
-        return found
 
 
 class Participant:

@@ -161,14 +161,16 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_participant(tiny)
         federate(tiny(*TWO, "lr=1e30", "pretrain_epochs=8"))
 
 
-def test_the_public_images_and_the_partition_do_not_depend_on_who_takes_part(tiny):
+def test_images_do_not_depend_on_who_takes_part_nor_on_where_they_lie(tiny, tiny_data, tmp_path):
     from fccl_mpi.federation.participant import Participant
 
     class Alone:
         participants, rank, seconds_waited = 4, 1, 0.0
 
+    (tmp_path / "elsewhere").symlink_to(tiny_data)
+    elsewhere = (*TWO, f"data={tmp_path / 'elsewhere'}")
     four, two = (
-        Participant(tiny(*overrides), "red", Alone(), torch.device("cpu")) for overrides in ((), TWO)
+        Participant(tiny(*overrides), "red", Alone(), torch.device("cpu")) for overrides in ((), elsewhere)
     )
     assert torch.equal(four.private.images, two.private.images)
     for a, b in zip(four.public.batches_of(2), two.public.batches_of(2), strict=True):
