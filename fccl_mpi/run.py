@@ -22,14 +22,14 @@ from fccl_mpi.methods.registry import METHODS
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 done, 2 the user's error, 75 stopped on request."""
-    stop = StopRequest()
     parser = Parser(program="fccl_mpi.run", purpose="Run one federation over MPI.", methods=METHODS)
-    options = parser.parse_args(arguments)
     try:
+        options = parser.parse_args(arguments)
         config = compose(options.overrides, methods=METHODS, config_dir=options.config_dir)
         if options.print_config:
             print(to_yaml(config), end="")
             return 0
+        stop = StopRequest()
         comm = load_mpi()
         check_size(comm.size, list(config.participants), os.environ)
     except UserError as error:

@@ -8,11 +8,13 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import NoReturn
 
 from omegaconf import OmegaConf
 
 from fccl_mpi.config.compose import PRESETS, choices
 from fccl_mpi.config.schema import Config, ParticipantConfig, PublicConfig
+from fccl_mpi.core.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,6 +32,10 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             "--print-config", action="store_true", help="print the composed configuration and exit"
         )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UserError, so that one of many ranks speaks."""
+        raise UserError(f"{message}; --help lists all options and settings")
 
     def format_help(self) -> str:
         """argparse's own help, then all keys and choices."""

@@ -197,8 +197,6 @@ def ending_together(comm: "MPI.Intracomm", who: str) -> Iterator[None]:
         raise
     except UserError as error:
         _last_words(comm, f"rank {comm.rank} ({who}): {error}\n", 2)
-    except KeyboardInterrupt:
-        _last_words(comm, f"rank {comm.rank} ({who}): interrupted\n", 130)
     except BaseException:
         _last_words(comm, f"rank {comm.rank} ({who}) failed:\n{traceback.format_exc()}", 1)
 

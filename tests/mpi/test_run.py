@@ -58,6 +58,7 @@ def test_three_ranks_two_participants_once_a_round_and_again(mpirun, tmp_path):
         ),
         (1, (), "only one process was started"),
         (3, (*TWO, "rouns=3"), "did you mean 'rounds'?"),
+        (3, (*TWO, "--no-such-option"), "unrecognized arguments: --no-such-option"),
         (3, (*TWO, "public_batch_size=41"), "public_batch_size=41 is out of range"),
         (
             3,

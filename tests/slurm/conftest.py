@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fccl_mpi.federation.world import mpi_library
-from tests.conftest import PRESETS, skip_suite
+from tests.conftest import PRESETS, REQUIRED, skip_suite
 from tests.mpi.conftest import OPEN_MPI
 from tests.slurm.cluster import Cluster, Job, missing
 
@@ -21,6 +21,8 @@ Submit = Callable[..., Job]
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The private SLURM of this test session."""
+    if "slurm" not in REQUIRED:
+        pytest.skip("FCCL_TEST_REQUIRE=slurm lets the tests start a SLURM of their own, as root")
     if reason := missing():
         skip_suite("slurm", reason)
     cluster = Cluster()
