@@ -13,8 +13,7 @@ from fccl_mpi.config.compose import compose, to_yaml
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError, UserError
 from fccl_mpi.core.stopping import EXIT_CODE, StopRequest
-from fccl_mpi.federation.exchange import Exchange, MpiExchange
-from fccl_mpi.federation.preflight import agree
+from fccl_mpi.federation.exchange import Exchange, MpiExchange, agree
 from fccl_mpi.federation.rounds import participate, serve
 from fccl_mpi.federation.world import check_size, ending_together, join, load_mpi, speaks
 from fccl_mpi.methods.registry import METHODS
@@ -36,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return refuse(error) if speaks(os.environ) else 2
     try:
         with ending_together(comm, who=["server", *config.participants][comm.rank]):
-            place, device = join(config, comm)
             exchange = MpiExchange(comm)
+            place, device = join(config, comm, exchange)
             prepare_images(config, exchange)
             if device is None:
                 stopped = serve(config, exchange, place, stop)

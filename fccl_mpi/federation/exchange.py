@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fccl_mpi.core.errors import AgreedError
+from fccl_mpi.core.errors import AgreedError, UserError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -66,6 +66,13 @@ class Exchange(Protocol):
     def tell(self, thing: Any) -> Any:
         """The server's small object, everywhere."""
         ...
+
+
+def agree(exchange: Exchange, error: UserError | None) -> None:
+    """Raise AgreedError on every rank if any of them has an error to report. Collective."""
+    errors = [told for told in exchange.allgather(None if error is None else str(error)) if told]
+    if errors:
+        raise AgreedError("; ".join(dict.fromkeys(errors)))
 
 
 def average(

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import fccl_mpi
 from fccl_mpi.config.compose import digest
 from fccl_mpi.config.schema import Config
-from fccl_mpi.core.errors import AgreedError, UserError
+from fccl_mpi.core.errors import AgreedError
 from fccl_mpi.data.schema import read_public_header
-from fccl_mpi.federation.exchange import Exchange
 from fccl_mpi.federation.voice import Voice
 from fccl_mpi.federation.world import Place
 
@@ -81,13 +80,6 @@ _EQUAL = {
     "public": "the public set's digest",
     "class_names": "the classes",
 }
-
-
-def agree(exchange: Exchange, error: UserError | None) -> None:
-    """Raise AgreedError on every rank if any of them has an error to report. Collective."""
-    errors = [told for told in exchange.allgather(None if error is None else str(error)) if told]
-    if errors:
-        raise AgreedError("; ".join(dict.fromkeys(errors)))
 
 
 def introduce(voice: Voice, config: Config, cards: list[Card]) -> None:

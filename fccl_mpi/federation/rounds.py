@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from fccl_mpi import maths
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import UserError
-from fccl_mpi.federation.exchange import Exchange
-from fccl_mpi.federation.preflight import Card, agree, card_of_participant, card_of_server, compare, introduce
+from fccl_mpi.federation.exchange import Exchange, agree
+from fccl_mpi.federation.preflight import Card, card_of_participant, card_of_server, compare, introduce
 from fccl_mpi.federation.server import Server
 from fccl_mpi.federation.voice import Voice
 from fccl_mpi.federation.world import Place

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError, UserError
+from fccl_mpi.federation.exchange import Exchange, agree
 
 if TYPE_CHECKING:
     import torch
@@ -135,24 +136,28 @@ class Place:
         return f"rank {self.rank} ({self.who}, {self.host})"
 
 
-def join(config: Config, comm: "MPI.Intracomm") -> tuple[Place, "torch.device | None"]:
+def join(config: Config, comm: "MPI.Intracomm", exchange: Exchange) -> tuple[Place, "torch.device | None"]:
     """Take this rank's role, threads and device (None on the server). Collective.
 
-    Raises UserError where ``device=cuda`` and there is no GPU.
+    Raises AgreedError where ``device=cuda`` and some rank has no GPU.
     """
     who = ["server", *config.participants][comm.rank]
     warnings.formatwarning = lambda text, *_, **__: f"rank {comm.rank} ({who}): warning: {text}\n"
     here = sorted(rank for rank in _node_of(comm) if rank > 0)
     threads = choose_threads(config.threads, len(here), os.environ)
-    device = None
+    device, error = None, None
     if comm.rank > 0:
         import torch
 
         keep_freed_memory()
         torch.set_num_threads(threads)
-        device = choose_device(config.device, here.index(comm.rank))
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
+        try:
+            device = choose_device(config.device, here.index(comm.rank))
+        except UserError as found:
+            error = found
+    agree(exchange, error)
+    if device is not None and device.type == "cuda":
+        torch.cuda.set_device(device)
     return Place(
         rank=comm.rank,
         who=who,
