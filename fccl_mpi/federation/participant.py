@@ -73,18 +73,17 @@ class Participant:
 
     def state(self) -> dict[str, np.ndarray]:
         """The model's parameters and buffers."""
-        return {name: value.detach().cpu().numpy() for name, value in self.model.state_dict().items()}
+        return _arrays(self.model)
 
     def load(self, state: dict[str, np.ndarray]) -> None:
         """Take on parameters and buffers; the inverse of `state`."""
-        self.model.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+        _load(self.model, state)
 
     def whole_state(self) -> dict[str, np.ndarray]:
         """`state`, and that of every companion as ``<companion>:<tensor>``."""
         state = self.state()
         for companion, network in self.companions.items():
-            for name, value in network.state_dict().items():
-                state[f"{companion}:{name}"] = value.detach().cpu().numpy()
+            state |= {f"{companion}:{name}": value for name, value in _arrays(network).items()}
         return state
 
     def load_whole(self, state: dict[str, np.ndarray]) -> None:
@@ -95,7 +94,7 @@ class Participant:
             parts[companion][tensor] = value
         self.load(parts[""])
         for companion, network in self.companions.items():
-            network.load_state_dict({name: torch.from_numpy(v) for name, v in parts[companion].items()})
+            _load(network, parts[companion])
 
     def seed_everything(self, *purpose: str | int) -> None:
         """Seed torch's global generators (initialisation, dropout) for one purpose of this participant."""
@@ -209,3 +208,13 @@ class Participant:
             torch.cuda.synchronize(self.device)
         self.seconds[phase] += time.perf_counter() - begun
         self.seconds["exchange"] += self.exchange.seconds_waited - waited
+
+
+def _arrays(network: nn.Module) -> dict[str, np.ndarray]:
+    """Parameters and buffers by name, on the host."""
+    return {name: value.detach().cpu().numpy() for name, value in network.state_dict().items()}
+
+
+def _load(network: nn.Module, arrays: dict[str, np.ndarray]) -> None:
+    """The inverse of `_arrays`."""
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})

@@ -140,23 +140,25 @@ def resume_from(folder: RunFolder, data: dict[str, str], voice: Voice) -> int | 
 
     Raises UserError where the checkpoint was made from other data.
     """
-    for damage in folder.checkpoints.damaged():
-        voice.warn(f"{damage}: this checkpoint is damaged, an earlier one serves")
-    for round, commit in folder.checkpoints.intact():
-        changed = sorted(name for name in data if commit["data"].get(name) != data[name])
-        if changed:
-            raise UserError(
-                f"{folder.path} was begun with other image sets ({', '.join(changed)} changed): "
-                "restore them, or choose another out="
-            )
-        folder.history.cut(round)
-        if round >= folder.config.rounds:
-            voice.say(f"this run is finished: it has {round} rounds")
-        else:
-            voice.say(f"resuming after round {round}")
-        return round
-    folder.history.cut(-1)
-    return None
+    found = folder.checkpoints.newest_intact(
+        lambda damage: voice.warn(f"{damage}: this checkpoint is damaged, an earlier one serves")
+    )
+    if found is None:
+        folder.history.cut(-1)
+        return None
+    round, commit = found
+    changed = sorted(name for name in data if commit["data"].get(name) != data[name])
+    if changed:
+        raise UserError(
+            f"{folder.path} was begun with other image sets ({', '.join(changed)} changed): "
+            "restore them, or choose another out="
+        )
+    folder.history.cut(round)
+    if round >= folder.config.rounds:
+        voice.say(f"this run is finished: it has {round} rounds")
+    else:
+        voice.say(f"resuming after round {round}")
+    return round
 
 
 def pretrain(me: Participant, out: Path) -> None:

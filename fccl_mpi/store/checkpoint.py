@@ -13,7 +13,7 @@ Optimisers are made anew in every round, so weights and buffers are all the stat
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import h5py
@@ -101,14 +101,18 @@ class Checkpoints:
             (self._round(old) / COMMIT).unlink()  # first, so that a half removed one is none
             shutil.rmtree(self._round(old))
 
-    def intact(self) -> Iterator[tuple[int, dict]]:
-        """(round, commit) of complete checkpoints, newest first; damaged ones are passed over.
+    def newest_intact(self, tell: Callable[[str], object] = lambda damage: None) -> tuple[int, dict] | None:
+        """Round and commit of the newest complete checkpoint whose files have the bytes that were committed.
 
-        Files whose bytes are not those committed, or missing, make a checkpoint damaged: `damage` tells.
+        None where there is none. Each damaged one on the way is passed over and its `damage` told; older ones
+        are not read.
         """
         for round in self._rounds():
-            if not self.damage(round):
-                yield round, json.loads((self._round(round) / COMMIT).read_text())
+            if damage := self.damage(round):
+                tell(damage)
+            else:
+                return round, json.loads((self._round(round) / COMMIT).read_text())
+        return None
 
     def damage(self, round: int) -> str:
         """What is wrong with a committed checkpoint, or an empty string."""
@@ -120,10 +124,6 @@ class Checkpoints:
         except (OSError, ValueError, KeyError) as error:
             return f"{self._round(round)}: {error}"
         return ""
-
-    def damaged(self) -> list[str]:
-        """What is wrong with each damaged checkpoint, newest first."""
-        return [damage for round in self._rounds() if (damage := self.damage(round))]
 
     def _round(self, round: int) -> Path:
         return self.folder / f"round_{round:04d}"

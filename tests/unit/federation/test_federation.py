@@ -40,7 +40,7 @@ def numbers(folder: RunFolder) -> list[dict]:
 
 def weights(folder: RunFolder) -> dict[str, str]:
     """The last checkpoint's sha256 of each participant."""
-    return next(folder.checkpoints.intact())[1]["files"]
+    return folder.checkpoints.newest_intact()[1]["files"]
 
 
 def test_a_run_leaves_its_config_metrics_checkpoints_and_log(tiny):
