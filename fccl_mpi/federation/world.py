@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError, UserError
@@ -206,12 +206,13 @@ def ending_together(comm: "MPI.Intracomm", who: str) -> Iterator[None]:
         _last_words(comm, f"rank {comm.rank} ({who}) failed:\n{traceback.format_exc()}", 1)
 
 
-def _last_words(comm: "MPI.Intracomm", words: str, code: int) -> None:
+def _last_words(comm: "MPI.Intracomm", words: str, code: int) -> NoReturn:
     sys.stderr.write(f"fccl_mpi: {words}")
     sys.stderr.flush()
     sys.stdout.flush()
     time.sleep(0.5)  # Open MPI's launcher drops what it has not passed on when the abort comes
     comm.Abort(code)
+    os._exit(code)  # MPICH's abort may return before its launcher has ended this process
 
 
 def _node_of(comm: "MPI.Intracomm") -> list[int]:

@@ -1,5 +1,8 @@
 """Launchers, threads, devices."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -90,3 +93,17 @@ def test_ranks_that_differ_stop_together(key: str, message: str):
         UserError, match=rf"rank 2 \(p2, here\) and rank 1 \(p1, here\) differ in {message}: z"
     ):
         compare([server, card(1), card(2, **{key: "z"})])
+
+
+def test_a_rank_that_failed_does_not_go_on_where_the_abort_returns():
+    program = (
+        "from types import SimpleNamespace\n"
+        "from fccl_mpi.federation.world import ending_together\n"
+        "comm = SimpleNamespace(rank=0, Abort=lambda code: print('abort', code, flush=True))\n"
+        "with ending_together(comm, 'server'):\n"
+        "    raise KeyError('a bug')\n"
+        "print('went on')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "abort 1\n")
+    assert done.stderr.count("Traceback") == 1 and "rank 0 (server) failed" in done.stderr
