@@ -5,19 +5,14 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from glob import escape
 from pathlib import Path
-
-import h5py
 
 from data_prep.progress import printable, say, warn
 from data_prep.source import DomainImages, Options, PublicImages, Recipe
 from data_prep.splits import duplicates
+from fccl_mpi.core import hdf5
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.data.schema import read_domain_header, write_domain, write_public
-
-ABANDONED_S = 3600
-"""A temporary file untouched for so long was left behind by a process that was killed."""
 
 _NOT_WRITABLE = {
     errno.ENOSPC: "no space is left",
@@ -58,11 +53,11 @@ def build(recipes: Sequence[Recipe], options: Options) -> list[Path]:
 def attributes(path: Path) -> dict[str, object]:
     """The root attributes of a complete file; none if it is absent, incomplete or no HDF5."""
     try:
-        with h5py.File(path, "r", locking=False) as file:
-            found = dict(file.attrs)
-    except OSError:
+        with hdf5.reading(path) as file:
+            found = hdf5.attributes(file)
+            return {**found} if found.get("complete") else {}
+    except hdf5.UnfitError:
         return {}
-    return found if found.get("complete") else {}
 
 
 def _is_up_to_date(recipe: Recipe) -> bool:
@@ -82,7 +77,6 @@ def _check_writable(recipes: Sequence[Recipe]) -> None:
 def _write(recipe: Recipe, product: DomainImages | PublicImages) -> None:
     notes = {name: _text(note) for name, note in product.notes.items() if note not in ("", 0)}
     notes["made_from"] = _short(recipe.fingerprint)
-    _remove_abandoned(recipe.path)
     try:
         if isinstance(product, DomainImages):
             shared = duplicates(product.train.images, product.test.images)
@@ -123,16 +117,6 @@ def _unwritable(path: Path, error: OSError) -> UserError:
     return UserError(
         f"{path} cannot be written ({reason}): make room there or name another folder with --data"
     )
-
-
-def _remove_abandoned(path: Path) -> None:
-    """What a killed process left behind; a process that is still at work touches its file more often."""
-    for part in path.parent.glob(f".{escape(path.name)}.*.part"):
-        try:
-            if time.time() - part.stat().st_mtime > ABANDONED_S:
-                part.unlink()
-        except OSError:
-            continue  # another process was quicker, or it is another user's
 
 
 def _check_not_empty(path: Path, product: DomainImages | PublicImages) -> None:

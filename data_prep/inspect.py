@@ -8,6 +8,7 @@ import numpy as np
 
 from data_prep.build import attributes
 from data_prep.progress import printable, say
+from fccl_mpi.core import hdf5
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.files import replacing
 from fccl_mpi.data import schema
@@ -48,8 +49,8 @@ def inspect(path: Path, sheet: Path | None) -> None:
 
 def _read(path: Path) -> tuple[Splits, tuple[str, ...]]:
     if schema.read_kind(path) == "public":
-        with h5py.File(path, "r", locking=False) as file:
-            classes = tuple(file["classes"].asstr()[:]) if "classes" in file else ()
+        with hdf5.reading(path) as file:
+            classes = tuple(hdf5.strings(file, "classes")) if "classes" in file else ()
         return {"public": schema.read_public(path)}, classes
     splits = {name: schema.read_split(path, name) for name in ("train", "test")}
     return {name: (split.images, split.labels) for name, split in splits.items()}, schema.read_domain_header(
@@ -86,14 +87,10 @@ def _listed(numbers: np.ndarray) -> str:
 
 def _lists(path: Path) -> dict[str, list[str]]:
     """The lists of strings that say how the file was made."""
-    with h5py.File(path, "r", locking=False) as file:
-        return {
-            name: list(dataset.asstr()[:])
-            for name, dataset in file.items()
-            if name != "classes"
-            and isinstance(dataset, h5py.Dataset)
-            and h5py.check_string_dtype(dataset.dtype)
-        }
+    with hdf5.reading(path) as file:
+        names = [name for name, found in file.items() if isinstance(found, h5py.Dataset)]
+        kinds = {name: h5py.check_string_dtype(file[name].dtype) for name in names if name != "classes"}
+        return {name: hdf5.strings(file, name) for name, kind in kinds.items() if kind}
 
 
 def _sheet(splits: Splits, classes: tuple[str, ...]) -> "Image.Image":

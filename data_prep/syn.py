@@ -99,7 +99,7 @@ def _rendered(part: str, options: Options) -> Labelled:
     images = np.empty((size, SIDE, SIDE, 3), np.uint8)
     with progress("digits/syn", size) as advance:
         for image, label in zip(images, labels.tolist(), strict=True):
-            image[:] = quickstart._drawn(label, fonts, rng)
+            image[:] = quickstart._drawn(str(label), quickstart.DIGITS, fonts, rng)
             advance(1)
     return images, labels
 

@@ -3,9 +3,16 @@
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
+
+from fccl_mpi.core.errors import UserError
+
+ABANDONED_S = 3600
+"""A temporary file untouched for so long was left behind by a process that was killed."""
 
 
 @contextmanager
@@ -14,8 +21,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Readers see the old file or the whole new one, also after a crash. On an exception the temporary
     file is removed and ``path`` is as it was. Concurrent writers do not collide: the last rename wins.
+    What killed writers of ``path`` left behind is removed, once it is ABANDONED_S old.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)
     temporary = Path(name)
@@ -29,6 +38,16 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def explaining(path: Path, advice: str) -> Iterator[None]:
+    """Turn an OSError of writing ``path`` into a UserError that names it, the reason and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UserError(f"{path} cannot be written ({reason}): {advice}") from error
+
+
 def sha256_of(path: Path) -> str:
     """Hex sha256 of a file's bytes."""
     digest = hashlib.sha256()
@@ -36,6 +55,14 @@ def sha256_of(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _remove_abandoned(path: Path) -> None:
+    """A process that is still at work touches its file more often."""
+    for part in path.parent.glob(f".{escape(path.name)}.*.part"):
+        with suppress(OSError):  # another process was quicker, or it is another user's
+            if time.time() - part.stat().st_mtime > ABANDONED_S:
+                part.unlink()
 
 
 def _fsync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stopping on request: signals set a flag, which ranks look at when a round is over."""
+"""Stopping on request: signals and the clock set a flag, which ranks look at when a round is over."""
 
 import os
 import signal
@@ -18,12 +18,18 @@ class StopRequest:
 
     def __init__(self) -> None:
         """Take over SIGINT, SIGTERM and SIGUSR1; only in the main thread."""
+        self._begun = time.monotonic()
+        self._deadline: float | None = None
         self._since: float | None = None
         for number in SIGNALS:
             signal.signal(number, self._note)
 
+    def after(self, minutes: float) -> None:
+        """Become true by itself, so many minutes after this was made; 0: not at all."""
+        self._deadline = self._begun + 60 * minutes if minutes else None
+
     def __bool__(self) -> bool:
-        return self._since is not None
+        return self._since is not None or (self._deadline is not None and time.monotonic() > self._deadline)
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self._since is None:

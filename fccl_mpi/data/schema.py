@@ -13,8 +13,8 @@ checks what it reads without opening what is not its own.
 A **public set** is one file with ``/images``, optionally ``/labels`` and ``/classes``, the root
 attributes ``schema``, ``kind`` ("public"), ``name``, ``source``, ``digest``, ``complete``.
 
-Files are written under a temporary name and renamed; they are opened for reading without locks, since
-nobody ever changes one in place and locking fails on many network file systems.
+Arrays are stored plainly, without filters. Files are written under a temporary name and renamed; what is
+read is checked as `core.hdf5` says.
 """
 
 import hashlib
@@ -26,10 +26,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from fccl_mpi.core import hdf5
 from fccl_mpi.core.errors import UserError
-from fccl_mpi.core.files import replacing
+from fccl_mpi.core.hdf5 import UnfitError, attribute, dataset
 
-SCHEMA = 1
+SCHEMA = 2
 SIDE = 32
 
 
@@ -84,24 +85,21 @@ def write_domain(
     ``notes`` are further root attributes and ``lists`` further root datasets of strings (how the set was
     made). Raises UserError, before anything is written, where the arrays do not fit the schema.
     """
-    for name, split in (("train", train), ("test", test)):
-        _check_arrays(path, name, split.images, split.labels, len(classes))
-    with _writing(path) as file:
-        file.create_dataset("classes", data=list(classes), dtype=h5py.string_dtype())
+    with _naming(path):
+        for name, split in (("train", train), ("test", test)):
+            _check_arrays(name, split.images, split.labels, len(classes))
+    with hdf5.writing(path) as file:
+        hdf5.write_strings(file, "classes", classes)
         digests = []
         for name, split in (("train", train), ("test", test)):
             group = file.create_group(name)
             group.create_dataset("images", data=split.images)
             group.create_dataset("labels", data=split.labels)
-            group.attrs["digest"] = content_digest(split.images, split.labels)
-            digests.append(group.attrs["digest"])
-        _write_lists(file, lists)
+            digests.append(content_digest(split.images, split.labels))
+            hdf5.describe(group, {"digest": digests[-1]})
         digest = _combine(*classes, *digests)
-        _seal(
-            file,
-            digest,
-            {**(notes or {}), "kind": "domain", "task": task, "domain": domain, "source": source},
-        )
+        about = {"kind": "domain", "task": task, "domain": domain, "source": source, "digest": digest}
+        _finish(file, about, notes, lists)
     return digest
 
 
@@ -121,50 +119,49 @@ def write_public(
     ``notes`` and ``lists`` as for a domain. Raises UserError, before anything is written, where the
     arrays do not fit the schema.
     """
-    _check_arrays(path, "public", images, labels, len(classes))
-    with _writing(path) as file:
+    with _naming(path):
+        _check_arrays("public", images, labels, len(classes))
+    with hdf5.writing(path) as file:
         file.create_dataset("images", data=images)
         if labels is not None:
             file.create_dataset("labels", data=labels)
-            file.create_dataset("classes", data=list(classes), dtype=h5py.string_dtype())
-        _write_lists(file, lists)
+            hdf5.write_strings(file, "classes", classes)
         digest = content_digest(images, labels)
-        _seal(file, digest, {**(notes or {}), "kind": "public", "name": name, "source": source})
+        about = {"kind": "public", "name": name, "source": source, "digest": digest}
+        _finish(file, about, notes, lists)
     return digest
 
 
 def read_domain_header(path: Path) -> DomainHeader:
     """Read and check a domain file's header. Raises UserError naming the file and the reason."""
     with _reading(path, "domain") as file:
-        classes = tuple(_strings(path, file, "classes"))
-        sizes = {}
-        for name in ("train", "test"):
-            images, labels = (_dataset(path, file, f"{name}/{part}") for part in ("images", "labels"))
-            _check_shapes(path, name, images, labels)
-            sizes[name] = len(images)
+        classes = tuple(hdf5.strings(file, "classes"))
+        sizes = [len(_split(file, name)[0]) for name in ("train", "test")]
+        digest = attribute(file, "digest", str)
+        parts = [attribute(file[name], "digest", str) for name in ("train", "test")]
+        if digest != _combine(*classes, *parts):
+            raise UnfitError("its parts do not match its digest, so the file is damaged")
         return DomainHeader(
             path=path,
-            task=_text(path, file, "task"),
-            domain=_text(path, file, "domain"),
-            source=_text(path, file, "source"),
-            digest=_text(path, file, "digest"),
+            task=attribute(file, "task", str),
+            domain=attribute(file, "domain", str),
+            source=attribute(file, "source", str),
+            digest=digest,
             classes=classes,
-            train_size=sizes["train"],
-            test_size=sizes["test"],
+            train_size=sizes[0],
+            test_size=sizes[1],
         )
 
 
 def read_public_header(path: Path) -> PublicHeader:
     """Read and check a public file's header. Raises UserError naming the file and the reason."""
     with _reading(path, "public") as file:
-        images = _dataset(path, file, "images")
-        labels = _dataset(path, file, "labels") if "labels" in file else None
-        _check_shapes(path, "public", images, labels)
+        images, labels = _public(file)
         return PublicHeader(
             path=path,
-            name=_text(path, file, "name"),
-            source=_text(path, file, "source"),
-            digest=_text(path, file, "digest"),
+            name=attribute(file, "name", str),
+            source=attribute(file, "source", str),
+            digest=attribute(file, "digest", str),
             size=len(images),
             labelled=labels is not None,
         )
@@ -176,13 +173,10 @@ def read_split(path: Path, split: str) -> Split:
     Raises UserError naming the file and the reason.
     """
     with _reading(path, "domain") as file:
-        classes = len(_dataset(path, file, "classes"))
-        images, labels = (_dataset(path, file, f"{split}/{part}") for part in ("images", "labels"))
-        _check_shapes(path, split, images, labels)
-        found = Split(images=_load(path, images), labels=_load(path, labels))
-        _check_arrays(path, split, found.images, found.labels, classes)
-        _check_digest(path, split, file[split], content_digest(found.images, found.labels))
-        return found
+        images, labels = (array[:] for array in _split(file, split))
+        _check_arrays(split, images, labels, len(dataset(file, "classes")))
+        _check_digest(split, file[split], content_digest(images, labels))
+        return Split(images=images, labels=labels)
 
 
 def read_public(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -191,18 +185,17 @@ def read_public(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     Raises UserError naming the file and the reason.
     """
     with _reading(path, "public") as file:
-        images = _dataset(path, file, "images")
-        labels = _dataset(path, file, "labels") if "labels" in file else None
-        _check_shapes(path, "public", images, labels)
-        loaded = _load(path, images), None if labels is None else _load(path, labels)
-        _check_digest(path, "public", file, content_digest(*loaded))
-        return loaded
+        stored, stored_labels = _public(file)
+        images, labels = stored[:], None if stored_labels is None else stored_labels[:]
+        _check_arrays("public", images, labels, 0 if labels is None else len(dataset(file, "classes")))
+        _check_digest("public", file, content_digest(images, labels))
+        return images, labels
 
 
 def read_kind(path: Path) -> str:
     """``"domain"`` or ``"public"``. Raises UserError naming the file and the reason if it is neither."""
     with _reading(path, "domain", "public") as file:
-        return _text(path, file, "kind")
+        return attribute(file, "kind", str)
 
 
 def verify(path: Path) -> str:
@@ -213,12 +206,9 @@ def verify(path: Path) -> str:
     if read_kind(path) == "public":
         read_public(path)
         return read_public_header(path).digest
-    header = read_domain_header(path)
-    splits = [read_split(path, name) for name in ("train", "test")]
-    found = _combine(*header.classes, *(content_digest(split.images, split.labels) for split in splits))
-    if found != header.digest:
-        raise _unfit(path, "its content does not match its digest, so the file is damaged")
-    return found
+    for name in ("train", "test"):
+        read_split(path, name)
+    return read_domain_header(path).digest
 
 
 def content_digest(images: np.ndarray, labels: np.ndarray | None) -> str:
@@ -234,100 +224,74 @@ def content_digest(images: np.ndarray, labels: np.ndarray | None) -> str:
 # --- what both kinds of file share ---------------------------------------------------------------
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[h5py.File]:
-    with replacing(path) as temporary:
-        try:
-            with h5py.File(temporary, "w") as file:
-                yield file
-        except RuntimeError as error:  # on a full disk h5py cannot close the file either, and says only that
-            cause = error.__context__
-            raise (cause if isinstance(cause, OSError) else OSError(str(error))) from None
-
-
-def _write_lists(file: h5py.File, lists: Mapping[str, Sequence[str]] | None) -> None:
+def _finish(
+    file: h5py.File,
+    about: Mapping[str, str | int],
+    notes: Mapping[str, str | int] | None,
+    lists: Mapping[str, Sequence[str]] | None,
+) -> None:
     for name, lines in (lists or {}).items():
-        file.create_dataset(name, data=list(lines), dtype=h5py.string_dtype())
-
-
-def _seal(file: h5py.File, digest: str, attributes: Mapping[str, str | int]) -> None:
-    file.attrs.update({"schema": SCHEMA, **attributes, "digest": digest})
-    file.flush()
-    file.attrs["complete"] = True
+        hdf5.write_strings(file, name, lines)
+    hdf5.seal(file, {"schema": SCHEMA, **(notes or {}), **about})
 
 
 @contextmanager
 def _reading(path: Path, *kinds: str) -> Iterator[h5py.File]:
     if not path.is_file():
         raise UserError(f"{path} does not exist: make it with data_prep, or let data= name its folder")
-    try:
-        file = h5py.File(path, "r", locking=False)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read as HDF5 ({error}): make it again with data_prep") from error
-    with file:
-        if not file.attrs.get("complete", False):
-            raise _unfit(path, "its making was interrupted")
-        if file.attrs.get("schema") != SCHEMA:
-            raise _unfit(path, f"its schema is {file.attrs.get('schema')}, this program reads {SCHEMA}")
-        if _text(path, file, "kind") not in kinds:
-            needed = " or ".join(kinds)
-            raise UserError(f"{path} is a {_text(path, file, 'kind')} file where a {needed} file is needed")
+    with _naming(path), hdf5.reading(path) as file:
+        if not attribute(file, "complete", bool):
+            raise UnfitError("its making was interrupted")
+        if (found := attribute(file, "schema", int)) != SCHEMA:
+            raise UnfitError(f"its schema is {found}, this program reads {SCHEMA}")
+        if (kind := attribute(file, "kind", str)) not in kinds:
+            raise UserError(f"{path} is a {kind} file where a {' or '.join(kinds)} file is needed")
         yield file
 
 
-def _unfit(path: Path, reason: str) -> UserError:
-    return UserError(f"{path} is no fit image set: {reason}; make it again with data_prep")
-
-
-def _text(path: Path, file: h5py.File, name: str) -> str:
-    value = file.attrs.get(name)
-    if not isinstance(value, str):
-        raise _unfit(path, f"attribute {name!r} is missing or no text")
-    return value
-
-
-def _dataset(path: Path, file: h5py.File, name: str) -> h5py.Dataset:
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
-        raise _unfit(path, f"dataset /{name} is missing")
-    return found
-
-
-def _strings(path: Path, file: h5py.File, name: str) -> list[str]:
-    found = _dataset(path, file, name)
-    if found.ndim != 1 or h5py.check_string_dtype(found.dtype) is None:
-        raise _unfit(path, f"dataset /{name} is no list of strings")
-    return list(found.asstr()[:])
-
-
-def _load(path: Path, dataset: h5py.Dataset) -> np.ndarray:
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Add the file's name and what to do to an UnfitError."""
     try:
-        return dataset[:]
-    except (OSError, MemoryError) as error:
-        raise _unfit(path, f"{dataset.name} cannot be read ({error})") from error
+        yield
+    except UnfitError as error:
+        raise UserError(f"{path} is no fit image set: {error}; make it again with data_prep") from error
 
 
-def _check_shapes(path: Path, name: str, images: h5py.Dataset, labels: h5py.Dataset | None) -> None:
-    """From the header alone, before memory is asked for."""
+def _split(file: h5py.File, name: str) -> tuple[h5py.Dataset, h5py.Dataset]:
+    """Images and labels of a domain's split, not read yet."""
+    images, labels = dataset(file, f"{name}/images"), dataset(file, f"{name}/labels")
+    _check_shapes(name, images, labels)
+    return images, labels
+
+
+def _public(file: h5py.File) -> tuple[h5py.Dataset, h5py.Dataset | None]:
+    """Images and, where there are any, labels of a public set, not read yet."""
+    images, labels = dataset(file, "images"), dataset(file, "labels") if "labels" in file else None
+    _check_shapes("public", images, labels)
+    return images, labels
+
+
+def _check_shapes(
+    name: str, images: h5py.Dataset | np.ndarray, labels: h5py.Dataset | np.ndarray | None
+) -> None:
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3):
-        raise _unfit(
-            path, f"{name} images are {images.dtype} {images.shape}, not uint8 (N, {SIDE}, {SIDE}, 3)"
-        )
+        raise UnfitError(f"{name} images are {images.dtype} {images.shape}, not uint8 (N, {SIDE}, {SIDE}, 3)")
     if labels is not None and (labels.dtype != np.int64 or labels.shape != images.shape[:1]):
-        raise _unfit(path, f"{name} labels are {labels.dtype} {labels.shape}, not int64 ({len(images)},)")
+        raise UnfitError(f"{name} labels are {labels.dtype} {labels.shape}, not int64 ({len(images)},)")
 
 
-def _check_arrays(path: Path, name: str, images: np.ndarray, labels: np.ndarray | None, classes: int) -> None:
-    _check_shapes(path, name, images, labels)
+def _check_arrays(name: str, images: np.ndarray, labels: np.ndarray | None, classes: int) -> None:
+    _check_shapes(name, images, labels)
     if len(images) == 0:
-        raise _unfit(path, f"{name} holds no image")
+        raise UnfitError(f"{name} holds no image")
     if labels is not None and not (labels.min() >= 0 and labels.max() < classes):
-        raise _unfit(path, f"{name} labels run from {labels.min()} to {labels.max()} with {classes} classes")
+        raise UnfitError(f"{name} labels run from {labels.min()} to {labels.max()} with {classes} classes")
 
 
-def _check_digest(path: Path, name: str, holder: h5py.Group, found: str) -> None:
-    if holder.attrs.get("digest") != found:
-        raise _unfit(path, f"the content of {name} does not match its digest, so the file is damaged")
+def _check_digest(name: str, holder: h5py.Group, found: str) -> None:
+    if attribute(holder, "digest", str) != found:
+        raise UnfitError(f"the content of {name} does not match its digest, so the file is damaged")
 
 
 def _combine(*parts: str) -> str:

@@ -13,8 +13,8 @@ import pytest
 import rawsets
 
 from data_prep.archives import open_tree
-from data_prep.build import ABANDONED_S
 from fccl_mpi.core.errors import UserError
+from fccl_mpi.core.files import ABANDONED_S
 from fccl_mpi.data.schema import read_public_header, verify
 
 REPOSITORY = Path(__file__).resolve().parents[2]

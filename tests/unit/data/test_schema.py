@@ -1,5 +1,10 @@
 """HDF5 image sets: written whole, refused with a reason."""
 
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -7,6 +12,7 @@ import numpy as np
 import pytest
 
 from fccl_mpi.core.errors import UserError
+from fccl_mpi.core.hdf5 import describe
 from fccl_mpi.data.schema import (
     Split,
     read_domain_header,
@@ -70,7 +76,7 @@ def flip_a_byte(path: Path) -> None:
 def set_attribute(name: str, value: object):
     def change(path: Path) -> None:
         with h5py.File(path, "a") as file:
-            file.attrs[name] = value
+            describe(file, {name: value})
 
     return change
 
@@ -82,6 +88,114 @@ def replace(name: str, value: np.ndarray):
             file[name] = value
 
     return change
+
+
+def change(make: Callable[[h5py.File, np.ndarray], None]):
+    """Take the training images out and put something else into their place."""
+
+    def spoil(path: Path) -> None:
+        write(path.with_name("other.h5"))
+        with h5py.File(path, "a") as file:
+            images = file["train/images"][()]
+            del file["train/images"]
+            make(file, images)
+
+    return spoil
+
+
+def link_to_another_file(file: h5py.File, images: np.ndarray) -> None:
+    file["train/images"] = h5py.ExternalLink("other.h5", "/train/images")
+
+
+def links_in_a_circle(file: h5py.File, images: np.ndarray) -> None:
+    file["loop"] = h5py.SoftLink("/train/images")
+    file["train/images"] = h5py.SoftLink("/loop")
+
+
+def link_to_the_test_images(file: h5py.File, images: np.ndarray) -> None:
+    file["train/images"] = h5py.SoftLink("/test/images")
+
+
+def a_view_of_another_file(file: h5py.File, images: np.ndarray) -> None:
+    layout = h5py.VirtualLayout(images.shape, images.dtype)
+    layout[...] = h5py.VirtualSource("other.h5", "train/images", images.shape)
+    file.create_virtual_dataset("train/images", layout)
+
+
+def bytes_of_another_file(file: h5py.File, images: np.ndarray) -> None:
+    raw = Path(file.filename).with_name("raw")
+    raw.write_bytes(images.tobytes())
+    file.create_dataset("train/images", images.shape, "u1", external=[(str(raw), 0, images.nbytes)])
+
+
+def compressed(file: h5py.File, images: np.ndarray) -> None:
+    file.create_dataset("train/images", data=images, compression="gzip")
+
+
+def through_a_filter_that_is_not_there(file: h5py.File, images: np.ndarray) -> None:
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_chunk(images.shape)
+    properties.set_filter(32_099, h5py.h5z.FLAG_OPTIONAL)
+    file.create_dataset("train/images", data=images, dcpl=properties)
+
+
+def terabytes_that_are_not_there(file: h5py.File, images: np.ndarray) -> None:
+    file.create_dataset("train/images", (1 << 40, 32, 32, 3), "u1", chunks=(1, 32, 32, 3))
+
+
+def a_group(file: h5py.File, images: np.ndarray) -> None:
+    file.create_group("train/images")
+
+
+def a_text_of_variable_length(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file.attrs["kind"] = "domain"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (change(link_to_another_file), "/train/images is a link to elsewhere"),
+        (change(links_in_a_circle), "train/images"),
+        (change(link_to_the_test_images), "/train/images is a link to elsewhere"),
+        (change(a_view_of_another_file), "/train/images takes its values from other files"),
+        (change(bytes_of_another_file), "/train/images takes its values from other files"),
+        (change(compressed), "/train/images is compressed"),
+        (change(through_a_filter_that_is_not_there), "/train/images is compressed or otherwise filtered"),
+        (
+            change(terabytes_that_are_not_there),
+            "/train/images claims 3,377,699,720,527,872 bytes, which the file",
+        ),
+        (change(a_group), "dataset /train/images is missing"),
+        (a_text_of_variable_length, "attribute 'kind' is missing or not of type str"),
+    ],
+)
+def test_nothing_but_the_file_is_read_and_no_more_than_it_holds(tmp_path: Path, spoil, reason: str):
+    path = tmp_path / "d.h5"
+    write(path)
+    spoil(path)
+    for read in (read_domain_header, lambda path: read_split(path, "train")):
+        with pytest.raises(UserError) as error:
+            read(path)
+        assert reason in str(error.value) and str(path) in str(error.value)
+
+
+def test_what_is_not_asked_for_is_not_read(tmp_path: Path):
+    write(tmp_path / "d.h5")
+    change(link_to_another_file)(tmp_path / "d.h5")
+    assert len(read_split(tmp_path / "d.h5", "test").images) == 4
+
+
+@pytest.mark.parametrize("asked", [None, "TRUE", "BEST_EFFORT"])
+def test_files_are_opened_without_locks_whatever_the_site_asks_for(tmp_path: Path, asked):
+    write(tmp_path / "d.h5")
+    code = "import pathlib, sys; from fccl_mpi.data import schema; schema.verify(pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(tmp_path / "d.h5")]
+    environment = {**os.environ, **({"HDF5_USE_FILE_LOCKING": asked} if asked else {})}
+    with (tmp_path / "d.h5").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
