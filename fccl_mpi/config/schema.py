@@ -129,8 +129,19 @@ class Config:
     """Rounds between checkpoints; the last round always has one."""
     keep: int = 2
     """Complete checkpoints kept; 0 keeps all."""
+    diagnostics: bool = True
+    """After the last round, write what the report's figures need beyond metrics into `diagnostics.h5`."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too, into `tensorboard/`; needs the extra `tensorboard`."""
     device: str = "auto"
     """`auto` takes a GPU where there is one; `cpu` or `cuda` insist."""
+    stop_after: float = 0.0
+    """Minutes since the start after which the run stops at the end of a round, as on SIGTERM; 0: never."""
+    timeout: float = 30.0
+    """Minutes a rank waits for others in an exchange before it ends the job, naming them; 0: for ever."""
+    on_nonfinite: str = "stop"
+    """A batch whose logits, loss or gradient are not finite: `stop` the run, or `skip_batch`, which looks at
+    every step and so is slower on a GPU."""
     threads: int = 0
     """CPU threads of each rank; 0 divides the node's cores by its ranks (or takes OMP_NUM_THREADS)."""
 
@@ -139,10 +150,13 @@ class Config:
         require_choice("aggregate", self.aggregate, ("mean", "median", "trimmed_mean"))
         require_choice("resume", self.resume, ("auto", "never"))
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
+        require_choice("on_nonfinite", self.on_nonfinite, ("stop", "skip_batch"))
         for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "test_size", "keep", "threads"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
         for key in ("public_size", "local_batch_size", "evaluate_batch_size", "checkpoint_every"):
             require(getattr(self, key) >= 1, key, getattr(self, key), "1 or more")
+        for key in ("stop_after", "timeout"):
+            require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
         require(self.lr > 0, "lr", self.lr, "above 0")
         require(self.label_skew >= 0, "label_skew", self.label_skew, "0 or more")
         require(self.homogeneous_width > 0, "homogeneous_width", self.homogeneous_width, "above 0")

@@ -1,13 +1,16 @@
-"""All that ranks say to one another: the only collectives of the program.
+"""All that ranks say to one another: the only collectives of the program, and the record of them.
 
 `Exchange` is what methods and rounds see; `MpiExchange` speaks MPI, `inprocess.InProcessExchange`
 speaks between threads, so that a method can be tested without MPI. Both hand the same numbers to the
 same arithmetic: a federation gives bit-equal results over either.
 """
 
+import pickle
 import time
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,28 +26,47 @@ LONGEST_PAUSE_BEFORE_SMALL_OBJECTS = 2e-2
 PIECE = 1 << 20  # parameters that travel at once
 
 
-class Exchange(Protocol):
+class Given(NamedTuple):
+    """What a rank has handed to a collective; `Exchange.record` counts how often."""
+
+    round: int
+    kind: str
+    shape: tuple[int, ...]
+    """Of an array; () for a small object."""
+    bytes: int
+    """Of the array, or of the pickled object."""
+
+
+class Exchange(ABC):
     """Communication between rank 0, the server, and participants 0..K-1 on ranks 1..K.
 
-    Every call is collective: all ranks make the same calls in the same order.
+    Every call is collective: all ranks make the same calls in the same order. ``kind`` says what is given,
+    for the record: "logits", "parameters", "report", ...
+
+    Attributes: ``rank`` (0 for the server, i + 1 for participant i), ``participants`` (K), ``who`` (names in
+    rank order), ``round`` and ``skips_nonfinite`` (set by `rounds`), ``record`` (what this rank has given),
+    ``bytes_exchanged`` (payload of the arrays that all participants together have given, by kind) and
+    ``seconds_waited`` (time this rank has spent in collectives).
     """
 
-    participants: int
-    """K."""
-    rank: int
-    """0 for the server, i + 1 for participant i."""
-    bytes_exchanged: int
-    """Payload that all participants together have given to array collectives so far."""
-    seconds_waited: float
-    """Time this rank has spent in collectives so far."""
+    def __init__(self, rank: int, who: Sequence[str]) -> None:
+        self.rank, self.who, self.participants = rank, list(who), len(who) - 1
+        self.round, self.skips_nonfinite = 0, False
+        self.record: Counter[Given] = Counter()
+        self.bytes_exchanged: Counter[str] = Counter()
+        self.seconds_waited = 0.0
 
     def share(
-        self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
+        self,
+        kind: str,
+        own: np.ndarray | None,
+        shape: tuple[int, ...],
+        givers: Sequence[int] | None = None,
     ) -> np.ndarray:
         """Give an own float32 array; who gives nothing, as the server, passes None. All get all of them.
 
         Args:
-            kind: what it is, for the record: "logits", "parameters", ...
+            kind: what it is.
             own: the array, of ``shape``.
             shape: its shape, the same for all who give.
             givers: indices of the participants who give, ascending; all of them if None.
@@ -52,27 +74,67 @@ class Exchange(Protocol):
         Returns:
             float32 (givers, *shape) in participant order; the next call of this kind and size
             overwrites it.
+
+        Raises:
+            AgreedError, on every rank: who gave what is not finite. With ``skips_nonfinite`` that is left to
+                the caller, but for parameters, of which no batch can be skipped.
         """
-        ...
+        giving = range(self.participants) if givers is None else givers
+        given = np.empty(0, np.float32) if own is None else np.ascontiguousarray(own, np.float32)
+        if given.shape != (tuple(shape) if self.rank - 1 in giving else (0,)):
+            raise ValueError(f"rank {self.rank} gives {kind} of shape {given.shape}, not {shape}")
+        self.record[Given(self.round, kind, given.shape, given.nbytes)] += 1
+        everyone = self._share(kind, given, tuple(shape), giving)
+        self.bytes_exchanged[kind] += everyone.nbytes
+        may_be_skipped = self.skips_nonfinite and kind != "parameters"
+        if not may_be_skipped and not _finite(everyone):
+            bad = [self.who[i + 1] for i, array in zip(giving, everyone, strict=True) if not _finite(array)]
+            raise AgreedError(
+                f"round {self.round}: {' and '.join(bad)} sent {kind} that are not finite, and no one has "
+                "used them; the last checkpoint is intact: try a lower lr, or on_nonfinite=skip_batch"
+            )
+        return everyone
 
-    def gather(self, thing: Any) -> list[Any] | None:
+    def gather(self, kind: str, thing: Any) -> list[Any] | None:
         """Small objects of all ranks in rank order, at the server; None elsewhere."""
-        ...
+        return self._gather(self._noted(kind, thing))
 
-    def allgather(self, thing: Any) -> list[Any]:
+    def allgather(self, kind: str, thing: Any) -> list[Any]:
         """Small objects of all ranks in rank order, everywhere."""
-        ...
+        return self._allgather(self._noted(kind, thing))
 
-    def tell(self, thing: Any) -> Any:
+    def tell(self, kind: str, thing: Any) -> Any:
         """The server's small object, everywhere."""
-        ...
+        return self._tell(self._noted(kind, thing))
+
+    def _noted(self, kind: str, thing: Any) -> Any:
+        self.record[Given(self.round, kind, (), len(pickle.dumps(thing)))] += 1
+        return thing
+
+    @abstractmethod
+    def _share(
+        self, kind: str, given: np.ndarray, shape: tuple[int, ...], giving: Sequence[int]
+    ) -> np.ndarray: ...
+
+    @abstractmethod
+    def _gather(self, thing: Any) -> list[Any] | None: ...
+
+    @abstractmethod
+    def _allgather(self, thing: Any) -> list[Any]: ...
+
+    @abstractmethod
+    def _tell(self, thing: Any) -> Any: ...
+
+
+def _finite(array: np.ndarray) -> bool:
+    return bool(np.isfinite(array).all())
 
 
 def agree(exchange: Exchange, error: UserError | None) -> None:
     """Raise AgreedError on every rank if any of them has an error to report. Collective."""
-    errors = [told for told in exchange.allgather(None if error is None else str(error)) if told]
-    if errors:
-        raise AgreedError("; ".join(dict.fromkeys(errors)))
+    told = exchange.allgather("error", None if error is None else str(error))
+    if any(told):
+        raise AgreedError("; ".join(dict.fromkeys(filter(None, told))))
 
 
 def average(
@@ -85,7 +147,7 @@ def average(
 
     Raises AgreedError, on every rank, where vectors of a group differ in length.
     """
-    cards = exchange.allgather(None if own is None else (group, own.size, weight))[1:]
+    cards = exchange.allgather("size", None if own is None else (group, own.size, weight))[1:]
     mean = own
     for name in dict.fromkeys(card[0] for card in cards if card):
         members = [index for index, card in enumerate(cards) if card and card[0] == name]
@@ -113,22 +175,20 @@ def average(
     return mean
 
 
-class MpiExchange:
+class MpiExchange(Exchange):
     """An Exchange over an MPI communicator of K + 1 ranks."""
 
-    def __init__(self, comm: "MPI.Intracomm") -> None:
+    def __init__(self, comm: "MPI.Intracomm", who: Sequence[str], timeout: float = 0.0) -> None:
+        """Collective; a rank that waits longer than ``timeout`` seconds (0: for ever) ends the job."""
+        super().__init__(comm.rank, who)
         self.comm = comm
-        self.rank = comm.rank
-        self.participants = comm.size - 1
-        self.bytes_exchanged = 0
-        self.seconds_waited = 0.0
+        self._roll_call = RollCall(comm.Dup(), who, timeout)
         self._buffers: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
 
-    def share(
-        self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
+    def _share(
+        self, kind: str, given: np.ndarray, shape: tuple[int, ...], giving: Sequence[int]
     ) -> np.ndarray:
-        """See Exchange; one allgatherv in which who gives nothing, as the server, has count 0."""
-        giving = range(self.participants) if givers is None else givers
+        """One allgatherv in which who gives nothing, as the server, has count 0."""
         whole = (len(giving), *shape)
         everyone = self._buffers.get((kind, whole))
         if everyone is None:
@@ -136,25 +196,18 @@ class MpiExchange:
         counts = [0] * self.comm.size
         for index in giving:
             counts[index + 1] = everyone[0].size
-        given = np.empty(0, np.float32) if own is None else np.ascontiguousarray(own, np.float32)
-        if given.size != counts[self.rank]:
-            raise ValueError(f"rank {self.rank} gives {kind} of shape {given.shape}, not {shape}")
         self._wait(self.comm.Iallgatherv(given, [everyone, counts]))
-        self.bytes_exchanged += everyone.nbytes
         return everyone
 
-    def gather(self, thing: Any) -> list[Any] | None:
-        """See Exchange."""
+    def _gather(self, thing: Any) -> list[Any] | None:
         self._meet()
         return self.comm.gather(thing)
 
-    def allgather(self, thing: Any) -> list[Any]:
-        """See Exchange."""
+    def _allgather(self, thing: Any) -> list[Any]:
         self._meet()
         return self.comm.allgather(thing)
 
-    def tell(self, thing: Any) -> Any:
-        """See Exchange."""
+    def _tell(self, thing: Any) -> Any:
         self._meet()
         return self.comm.bcast(thing)
 
@@ -166,7 +219,55 @@ class MpiExchange:
         """Wait without burning the core that a computing rank may need: MPI's own waits spin."""
         begun = time.perf_counter()
         pause = 2e-5
+        self._roll_call.begin()
         while not request.Test():
             time.sleep(pause)
             pause = min(2 * pause, longest_pause)
+            waited = time.perf_counter() - begun
+            if waited > 1:
+                self._roll_call.look(waited, f"round {self.round}")
         self.seconds_waited += time.perf_counter() - begun
+
+
+class RollCall:
+    """Finds out who keeps the others waiting.
+
+    A collective does not say who has not come. So the first rank whose patience ends tells all others that
+    it is here, whoever waits in the same collective answers in kind, and after `GRACE` seconds all who wait
+    know whom nobody has heard of. While nobody waits longer than a second nothing is sent and nothing asked.
+    """
+
+    GRACE = 2.0
+
+    def __init__(self, comm: "MPI.Intracomm", who: Sequence[str], timeout: float) -> None:
+        """``comm`` is for this alone; ``timeout`` in seconds, 0 for none."""
+        self.comm, self.who, self.timeout = comm, who, timeout
+        self.number = 0  # of the collective, the same on every rank
+        self.here: set[int] = set()
+        self.called: float | None = None
+        self._sent: list[Any] = []  # requests and what they send, kept while MPI may read it
+
+    def begin(self) -> None:
+        """The next collective begins."""
+        self.number += 1
+        self.here, self.called = {self.comm.rank}, None
+
+    def look(self, waited: float, where: str) -> None:
+        """Answer a roll call, begin one after ``timeout``, or end it: a UserError names who has not come."""
+        while self.comm.iprobe():
+            message = np.empty(2, np.int64)
+            self.comm.Recv(message)
+            if message[0] == self.number:
+                self.here.add(int(message[1]))
+        if self.called is None and (len(self.here) > 1 or (self.timeout and waited > self.timeout)):
+            self.called = waited
+            message = np.array([self.number, self.comm.rank])
+            others = set(range(self.comm.size)) - {self.comm.rank}
+            self._sent += [message, *(self.comm.Isend(message, other) for other in sorted(others))]
+        if self.called is not None and waited > self.called + self.GRACE:
+            missing = [rank for rank in range(self.comm.size) if rank not in self.here]
+            names = ", ".join(f"rank {rank} ({self.who[rank]})" for rank in missing)
+            raise UserError(
+                f"{where}: waited {waited / 60:.3g} minutes in an exchange for {names or 'the network'}; "
+                f"look there for what holds it up, or raise timeout={self.timeout / 60:g} if it is only slow"
+            )

@@ -11,63 +11,53 @@ from typing import Any
 import numpy as np
 import torch
 
+from fccl_mpi.federation.exchange import Exchange
 
-class InProcessExchange:
-    """An Exchange between the threads of `run_in_process`; see `exchange.Exchange`."""
 
-    def __init__(self, table: "_Table", rank: int) -> None:
-        self.rank = rank
-        self.participants = len(table.seats) - 1
-        self.bytes_exchanged = 0
-        self.seconds_waited = 0.0
+class InProcessExchange(Exchange):
+    """An Exchange between the threads of `run_in_process`."""
+
+    def __init__(self, table: "_Table", rank: int, who: Sequence[str]) -> None:
+        super().__init__(rank, who)
         self._table = table
 
-    def share(
-        self, kind: str, own: np.ndarray | None, shape: tuple[int, ...], givers: Sequence[int] | None = None
+    def _share(
+        self, kind: str, given: np.ndarray, shape: tuple[int, ...], giving: Sequence[int]
     ) -> np.ndarray:
-        """See Exchange."""
-        given = self._table.swap(self.rank, own)[1:]
-        giving = range(self.participants) if givers is None else givers
-        everyone = np.stack([given[index] for index in giving]).astype(np.float32)
-        if everyone.shape[1:] != tuple(shape):
-            raise ValueError(f"{kind} of shape {everyone.shape[1:]}, not {shape}")
-        self.bytes_exchanged += everyone.nbytes
-        return everyone
+        arrays = self._table.swap(self.rank, given)[1:]
+        return np.stack([arrays[index] for index in giving])
 
-    def gather(self, thing: Any) -> list[Any] | None:
-        """See Exchange."""
+    def _gather(self, thing: Any) -> list[Any] | None:
         everything = self._table.swap(self.rank, thing)
         return everything if self.rank == 0 else None
 
-    def allgather(self, thing: Any) -> list[Any]:
-        """See Exchange."""
+    def _allgather(self, thing: Any) -> list[Any]:
         return self._table.swap(self.rank, thing)
 
-    def tell(self, thing: Any) -> Any:
-        """See Exchange."""
+    def _tell(self, thing: Any) -> Any:
         return self._table.swap(self.rank, thing)[0]
 
 
-def run_in_process(work: Callable[[InProcessExchange], Any], ranks: int) -> list[Any]:
-    """Run ``work(exchange)`` on each of ``ranks`` threads and return what they return, in rank order.
+def run_in_process(work: Callable[[Exchange], Any], who: Sequence[str]) -> list[Any]:
+    """Run ``work(exchange)`` on a thread for each of ``who``, the server first; returns what they return.
 
     The first exception of any of them is raised here, after all have ended.
     """
-    table = _Table(ranks)
-    results: list[Any] = [None] * ranks
+    table = _Table(len(who))
+    results: list[Any] = [None] * len(who)
     errors: list[BaseException] = []
 
     def seat(rank: int) -> None:
         with table.turn:
             try:
-                results[rank] = work(InProcessExchange(table, rank))
+                results[rank] = work(InProcessExchange(table, rank, who))
             except threading.BrokenBarrierError:
                 pass  # another thread failed first, and its error is the one to tell
             except BaseException as error:
                 errors.append(error)
                 table.barrier.abort()
 
-    threads = [threading.Thread(target=seat, args=(rank,)) for rank in range(ranks)]
+    threads = [threading.Thread(target=seat, args=(rank,)) for rank in range(len(who))]
     for thread in threads:
         thread.start()
     for thread in threads:

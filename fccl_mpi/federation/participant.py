@@ -38,6 +38,7 @@ class Participant:
         self.participants = exchange.participants
         self.exchange, self.device = exchange, device
         self.seconds: dict[str, float] = defaultdict(float)
+        self.skipped = 0  # batches that on_nonfinite=skip_batch has left out in this round
 
         home = Path(config.data) / config.task
         self.header = schema.read_domain_header(home / f"{self.own.domain}.h5")
@@ -60,6 +61,7 @@ class Participant:
         self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
         self.pretrained_logits: Tensor  # on the private images, once it is pretrained
         self.companions: dict[str, nn.Module] = config.method.prepare(self)
+        self._sound_buffers = [buffer.clone() for buffer in self.model.buffers()]
 
     def _private_images(self, labels: np.ndarray) -> np.ndarray:
         """Indices of the own images among the domain's training images."""
@@ -108,10 +110,12 @@ class Participant:
     def share(self, logits: Tensor, kind: str = "logits") -> Tensor:
         """Exchange logits (B, C), or another tensor, on public images: all participants', (K, B, C).
 
-        In participant order, the own ones at ``index``; valid until the next exchange.
+        In participant order, the own ones at ``index``; valid until the next exchange. Raises AgreedError
+        where some are not finite, unless ``on_nonfinite=skip_batch``.
         """
         own = logits.detach().to("cpu", torch.float32).numpy()
-        return torch.from_numpy(self.exchange.share(kind, own, own.shape)).to(self.device)
+        everyone = self.exchange.share(kind, own, own.shape)
+        return torch.from_numpy(everyone).to(self.device)
 
     def average(self, model: nn.Module | None = None, weight: float = 1.0, group: str = "") -> None:
         """Replace a model's parameters and buffers, by default the own one's, by the mean over participants.
@@ -156,13 +160,14 @@ class Participant:
             purpose: what the order of images and dropout are drawn from, beside seed and participant.
 
         Returns:
-            Mean of every term over all images of all epochs.
+            Mean of every term over the images of all steps.
 
         Raises:
             UserError: a term is not finite.
         """
         optimizer = self.optimizer()
         totals: dict[str, Tensor | float] = defaultdict(float)
+        seen = 0
         self.seed_everything(*purpose)
         self.model.train()
         for epoch in range(epochs):
@@ -171,24 +176,61 @@ class Participant:
                 chosen = torch.from_numpy(batch).to(self.device)
                 logits = self.model(self.normalise(self.private.images[chosen]))
                 terms = loss_terms(logits, self.private.labels[chosen], chosen)
-                self.step(optimizer, terms["local"])
-                for name, value in terms.items():
-                    totals[name] += value.detach() * len(batch)  # summed on the device, read once
-        return self.means(totals, max(1, epochs * len(self.private)))
+                if self.step(optimizer, terms["local"]):
+                    seen += len(batch)
+                    for name, value in terms.items():
+                        totals[name] += value.detach() * len(batch)  # summed on the device, read once
+        return self.means(totals, seen, epochs * len(self.private))
 
-    def step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-        """One optimiser step."""
+    def step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> bool:
+        """One optimiser step; False where ``on_nonfinite=skip_batch`` has skipped it.
+
+        Only there is each step's result looked at, since that makes a GPU wait. What the forward pass has
+        put into BatchNorm's running statistics is then taken back.
+        """
         optimizer.zero_grad()
         loss.backward()
+        if self.exchange.skips_nonfinite:
+            gradients = [
+                p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+            ]
+            if not all_finite([loss, *gradients]):
+                self.skip_batch()
+                return False
+            self._sound_buffers = [buffer.clone() for buffer in self.model.buffers()]
         optimizer.step()
+        return True
 
-    def means(self, totals: dict[str, Tensor | float], count: int) -> dict[str, float]:
-        """Sums of losses as plain means. Raises UserError naming the participant where one is not finite."""
-        means = {name: float(total) / count for name, total in totals.items()}
+    def skip_batch(self) -> None:
+        """Count a batch that is not learnt from, and have the model as it was before it."""
+        self.skipped += 1
+        for buffer, sound in zip(self.model.buffers(), self._sound_buffers, strict=True):
+            buffer.copy_(sound)
+
+    def means(self, totals: dict[str, Tensor | float], count: int, planned: int) -> dict[str, float]:
+        """Sums over ``count`` images or batches, of ``planned``, as plain means.
+
+        Raises UserError naming round and participant where one is not finite, or where all were skipped.
+        """
+        where = f"round {self.exchange.round}, participant {self.name}"
+        if planned and not count:
+            raise UserError(f"{where}: no batch gave finite losses and gradients; try a lower lr")
+        means = {name: float(total) / max(1, count) for name, total in totals.items()}
         for name, value in means.items():
             if not np.isfinite(value):
-                raise UserError(f"participant {self.name}: its {name} loss became {value}; try a lower lr")
+                raise UserError(
+                    f"{where}: its {name} loss became {value}; try a lower lr, or on_nonfinite=skip_batch"
+                )
         return means
+
+    def refuse_nonfinite(self) -> None:
+        """Raise UserError where the last step has left a model that is not finite, before it is saved."""
+        networks = [self.model, *self.companions.values()]
+        if not all_finite([tensor for network in networks for tensor in network.state_dict().values()]):
+            raise UserError(
+                f"round {self.exchange.round}, participant {self.name}: its model is no longer finite; the "
+                "last checkpoint is intact: try a lower lr, or on_nonfinite=skip_batch"
+            )
 
     def evaluate(self) -> dict[str, tuple[int, int, int]]:
         """For every participant's domain: test images, right ones by top 1, by top 5 (or all classes)."""
@@ -208,6 +250,11 @@ class Participant:
             torch.cuda.synchronize(self.device)
         self.seconds[phase] += time.perf_counter() - begun
         self.seconds["exchange"] += self.exchange.seconds_waited - waited
+
+
+def all_finite(tensors: Sequence[Tensor]) -> bool:
+    """Whether no entry is NaN or infinite; the device is asked once."""
+    return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
 
 
 def _arrays(network: nn.Module) -> dict[str, np.ndarray]:

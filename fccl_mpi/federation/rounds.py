@@ -1,6 +1,6 @@
 """The course of a federation: what a participant and what the server do, side by side.
 
-`participate` and `serve` make the same collectives in the same order; both number them (1) to (6).
+`participate` and `serve` make the same collectives in the same order; both number them (1) to (8).
 Neither imports torch by itself: the server needs none.
 """
 
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from fccl_mpi import maths
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import UserError
+from fccl_mpi.federation.diagnostics import collect, diagnose
 from fccl_mpi.federation.exchange import Exchange, agree
 from fccl_mpi.federation.preflight import Card, card_of_participant, card_of_server, compare, introduce
 from fccl_mpi.federation.server import Server
 from fccl_mpi.federation.voice import Voice
 from fccl_mpi.federation.world import Place
+from fccl_mpi.store.board import require_tensorboard
 from fccl_mpi.store.checkpoint import Checkpoints, read_model, write_model
 from fccl_mpi.store.folder import RunFolder, pretrained_path
 
@@ -33,10 +35,12 @@ def participate(
     """A rank above 0, from reading its images to the last round. Collective with `serve`.
 
     Returns whether the federation stopped before its last round because ``stop``, looked at after each
-    round, was true on some rank. Raises AgreedError on every rank where any of them cannot begin.
+    round and while pretraining, was true on some rank. Raises AgreedError on every rank where any of them
+    cannot begin.
     """
     from fccl_mpi.federation.participant import Participant
 
+    exchange.skips_nonfinite = config.on_nonfinite == "skip_batch"
     me, error = None, None
     try:
         me = Participant(config, place.who, exchange, device)
@@ -44,19 +48,22 @@ def participate(
         error = found
     agree(exchange, error)  # (1)
     assert me is not None
-    compare(exchange.allgather(card_of_participant(me, place)))  # (2)
+    compare(exchange.allgather("card", card_of_participant(me, place)))  # (2)
     agree(exchange, None)  # (3)
-    folder, done = exchange.tell(None)  # (4)
+    folder, done = exchange.tell("folder", None)  # (4)
     checkpoints = Checkpoints(Path(folder) / "checkpoints")
 
     method = config.method
     with me.timed("pretrain"):
-        pretrain(me, Path(config.out))
-        me.pretrained_logits = me.predict(me.private.images)
+        pretrained = pretrain(me, Path(config.out), stop)
+    if not all(exchange.allgather("pretrained", pretrained)):  # (5)
+        return True
+    me.pretrained_logits = me.predict(me.private.images)
     if done is not None:
         me.load_whole(read_model(checkpoints.model_path(done, me.name), like=me.whole_state()))
     for round in rounds_to_do(done, config.rounds):
         loss: dict[str, float] = {}
+        exchange.round = round
         if round > 0:
             with me.timed("teachers"):
                 teachers = method.teachers(me)
@@ -66,18 +73,22 @@ def participate(
                     me.average()
             with me.timed("local"):
                 loss |= method.update_locally(me, teachers, round)
+        if me.skipped:
+            loss["skipped_batches"], me.skipped = me.skipped, 0
         with me.timed("evaluate"):
+            me.refuse_nonfinite()
             correct = me.evaluate()
         report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "stop": bool(stop)}
         me.seconds.clear()
-        stopping = any(told["stop"] for told in exchange.allgather(report))  # (5)
+        stopping = any(told["stop"] for told in exchange.allgather("report", report))  # (6)
         if stopping or is_due(round, config):
             with me.timed("checkpoint"):
                 about: dict[str, str | int] = {"participant": me.name, "round": round}
                 written = write_model(checkpoints.model_path(round, me.name), me.whole_state(), about)
-            exchange.gather(written)  # (6)
+            exchange.gather("digest", written)  # (7)
         if stopping and round < config.rounds:
             return True
+    diagnose(me, Path(folder))  # (8)
     return False
 
 
@@ -86,13 +97,15 @@ def serve(config: Config, exchange: Exchange, place: Place, stop: object = False
 
     Returns and raises as it does.
     """
+    exchange.skips_nonfinite = config.on_nonfinite == "skip_batch"
     agree(exchange, None)  # (1)
-    cards: list[Card] = exchange.allgather(card_of_server(config, place))
+    cards: list[Card] = exchange.allgather("card", card_of_server(config, place))
     compare(cards)  # (2)
     folder, voice, error = RunFolder(config), Voice(config.rounds), None
     data = {card.place.who: card.domain for card in cards[1:]} | {"public": cards[1].public}
     done = None
     try:
+        require_tensorboard(config.tensorboard)
         folder.claim()
         voice.log_to(folder.log)
         introduce(voice, config, cards)
@@ -100,26 +113,32 @@ def serve(config: Config, exchange: Exchange, place: Place, stop: object = False
     except UserError as found:
         error = found
     agree(exchange, error)  # (3)
-    exchange.tell((str(folder.path), done))  # (4)
+    exchange.tell("folder", (str(folder.path), done))  # (4)
 
     method = config.method
     server = Server(config, exchange, folder, voice, cards[1].classes, data)
+    if not all(exchange.allgather("pretrained", True)):  # (5)
+        voice.say("stopped on request while pretraining; the same command does the unfinished models again")
+        voice.close()
+        return True
     for round in rounds_to_do(done, config.rounds):
+        exchange.round = round
         server.begin_round()
         if round > 0:
             method.serve(server, round)
             if config.homogeneous and method.averaged:
                 server.receive_average()
-        own, *reports = exchange.allgather({"stop": bool(stop)})  # (5)
+        own, *reports = exchange.allgather("report", {"stop": bool(stop)})  # (6)
         server.record(round, reports)
         stopping = any(told["stop"] for told in (own, *reports))
         if stopping or is_due(round, config):
-            _, *written = exchange.gather(None) or []  # (6)
+            _, *written = exchange.gather("digest", None) or []  # (7)
             server.commit(round, written)
         if stopping and round < config.rounds:
             voice.say(f"stopped on request after round {round}; the same command goes on from here")
             voice.close()
             return True
+    collect(server)  # (8)
     server.conclude()
     voice.close()
     return False
@@ -161,18 +180,30 @@ def resume_from(folder: RunFolder, data: dict[str, str], voice: Voice) -> int | 
     return round
 
 
-def pretrain(me: Participant, out: Path) -> None:
+class StoppedError(Exception):
+    """Pretraining was asked to stop."""
+
+
+def pretrain(me: Participant, out: Path, stop: object) -> bool:
     """Bring the model to where every method starts: trained alone, on private images (SOLO).
 
-    The result is stored under a key of what determines it, so it is made once for all methods.
+    The result is stored under a key of what determines it, so it is made once for all methods. Returns
+    False where ``stop`` came true before that: nothing is stored then.
     """
     path = pretrained_path(me.config, me.name, me.private_digest)
     if path.exists():
         me.load(read_model(path, like=me.state()))
-        return
+        return True
 
     def loss_terms(logits: torch.Tensor, labels: torch.Tensor, _: torch.Tensor) -> dict[str, torch.Tensor]:
+        if stop:
+            raise StoppedError
         return {"local": maths.distillation.cross_entropy(logits, labels)}
 
-    me.train_privately(loss_terms, me.config.pretrain_epochs, "pretrain")
+    try:
+        me.train_privately(loss_terms, me.config.pretrain_epochs, "pretrain")
+    except StoppedError:
+        return False
+    me.refuse_nonfinite()
     write_model(path, me.state(), {"participant": me.name, "epochs": me.config.pretrain_epochs})
+    return True

@@ -1,6 +1,7 @@
 """What rank 0 holds: the run's folder, its history, what public logits say. It needs no torch."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from fccl_mpi.config.schema import Config
 from fccl_mpi.federation.exchange import Exchange, average
 from fccl_mpi.federation.voice import Voice, accuracy_table
+from fccl_mpi.store.board import Board
 from fccl_mpi.store.folder import RunFolder
 
 
@@ -26,12 +28,13 @@ class Server:
     ) -> None:
         self.config, self.exchange, self.folder, self.voice = config, exchange, folder, voice
         self.classes, self.data = classes, data
+        self.board = Board(folder.path / "tensorboard") if config.tensorboard else None
         self.names = list(config.participants)
         self.domains = [own.domain for own in config.participants.values()]
         self.public_batches = config.public_size // config.public_batch_size * config.public_epochs
         self.agreements: list[float] = []
         self._begun = time.perf_counter()
-        self._bytes = 0
+        self._bytes: Counter[str] = Counter()
 
     def receive(self, size: int) -> None:
         """Take part in an exchange of logits on ``size`` public images and note how far all agree."""
@@ -46,7 +49,7 @@ class Server:
     def begin_round(self) -> None:
         """Start the clocks of a round."""
         self.agreements.clear()
-        self._begun, self._bytes = time.perf_counter(), self.exchange.bytes_exchanged
+        self._begun, self._bytes = time.perf_counter(), Counter(self.exchange.bytes_exchanged)
 
     def record(self, round: int, reports: list[dict[str, Any]]) -> None:
         """Turn the participants' reports into the round's line of metrics.jsonl and of the screen."""
@@ -63,8 +66,11 @@ class Server:
             phase: {n: round_(r["seconds"].get(phase, 0.0)) for n, r in zip(self.names, reports, strict=True)}
             for phase in phases
         }
-        line["bytes_exchanged"] = self.exchange.bytes_exchanged - self._bytes
+        line["bytes_by_kind"] = dict(self.exchange.bytes_exchanged - self._bytes)
+        line["bytes_exchanged"] = sum(line["bytes_by_kind"].values())
         self.folder.history.append(line)
+        if self.board:
+            self.board.append(line, self.names)
         self.voice.done(round)
         self.voice.say(
             f"round {round:>3}/{self.config.rounds}  intra {line['intra_top1']:6.2f} %"

@@ -144,6 +144,7 @@ class LogitsMethod(Method):
         me.seed_everything(round, "public")
         optimizer = None
         total: Tensor | float = 0.0
+        steps = 0
         for step, images in enumerate(batches):
             rows = slice(step * size, (step + 1) * size)
             own = self.outputs(me.public.normalise(images), me)
@@ -154,12 +155,18 @@ class LogitsMethod(Method):
                 everyone={k: everyone[k][:, rows] if once else me.share(own[k], k) for k in own},
                 start={k: start[k][rows] for k in own} if start is not None and self.needs_start() else None,
             )
+            if me.exchange.skips_nonfinite and not all(
+                rows.isfinite().all() for rows in batch.everyone.values()
+            ):
+                me.skip_batch()
+                continue
             loss = loss_of(batch)
             if optimizer is None or self.public_optimizer == "batch":
                 optimizer = me.optimizer()
-            me.step(optimizer, loss)
-            total = total + loss.detach()
-        return me.means({"collaborative": total}, len(batches))
+            if me.step(optimizer, loss):
+                total = total + loss.detach()
+                steps += 1
+        return me.means({"collaborative": total}, steps, len(batches))
 
     def serve(self, server: Server, round: int) -> None:
         """Receive what `collaborate` exchanges."""

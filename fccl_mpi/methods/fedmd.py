@@ -92,4 +92,5 @@ class FedMd(LogitsMethod):
                 loss = maths.distillation.cross_entropy(logits, labels[chosen])
                 me.step(optimizer, loss)
                 total = total + loss.detach() * len(batch)
-        return me.means({"public_labels": total}, self.public_pretraining_epochs * len(images))
+        count = self.public_pretraining_epochs * len(images)
+        return me.means({"public_labels": total}, count, count)

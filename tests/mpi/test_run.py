@@ -3,14 +3,17 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import h5py
 import pytest
 
 from fccl_mpi.federation.world import LAUNCHERS, mpi_library
+from tests.conftest import PRESETS
 from tests.mpi.conftest import OPEN_MPI
 from tests.unit.federation.test_federation import federate, numbers, weights
 
@@ -117,8 +120,8 @@ def test_a_waiting_rank_does_not_burn_a_core(mpirun, tmp_path):
         "import time, numpy\n"
         "from mpi4py import MPI\n"
         "from fccl_mpi.federation.exchange import MpiExchange\n"
-        "link = MpiExchange(MPI.COMM_WORLD)\n"
-        "link.allgather(None)\n"
+        "link = MpiExchange(MPI.COMM_WORLD, ['server', 'a', 'b'])\n"
+        "link.allgather('report', None)\n"
         "begun = time.process_time()\n"
         "time.sleep(4 if link.rank == 1 else 0)\n"
         "link.share('logits', None if link.rank == 0 else numpy.zeros((2, 3), 'f4'), (2, 3))\n"
@@ -153,3 +156,44 @@ def test_a_stop_on_request_ends_after_the_round_and_goes_on_to_the_same_numbers(
         for path in (run_folder(tmp_path / name) / "metrics.jsonl" for name in ("runs", "whole"))
     ]
     assert found[0] == found[1]
+
+
+def test_who_keeps_the_others_waiting_is_named_by_all_of_them(mpirun):
+    done = mpirun(3, *TWO, "timeout=0.4", program="tests.mpi.faulty", FCCL_TEST_FAULT="stall")
+    assert done.returncode != 0
+    said = re.findall(
+        r"rank (\d) \(\w+\): round 2: waited [0-9.]+ minutes in an exchange for (.*?);", done.stderr
+    )
+    assert sorted(said) == [("0", "rank 1 (red)"), ("2", "rank 1 (red)")], done.stderr
+
+
+def test_a_request_during_imports_stops_and_the_same_command_goes_on(mpirun, tmp_path):
+    early = mpirun(3, *TWO, program="tests.mpi.faulty", FCCL_TEST_FAULT="early")
+    assert early.returncode == 75, early.stderr
+    assert "stopped on request while pretraining" in early.stdout
+    assert not list((tmp_path / "runs").rglob("*.h5"))
+    assert mpirun(3, *TWO).returncode == 0
+
+
+def test_a_participant_reads_no_other_domains_training_images(tiny_data, tmp_path):
+    """Each rank has a data folder of its own, in which the others' training groups lead nowhere."""
+    parts = []
+    for rank, own in enumerate(["server", "red", "green"]):
+        data = shutil.copytree(tiny_data, tmp_path / own)
+        for path in data.glob("tiny/*.h5"):
+            if path.stem not in (own, "noise"):
+                with h5py.File(path, "r+") as file:
+                    del file["train"]
+                    file["train"] = h5py.ExternalLink("nowhere.h5", "/train")
+        program = [sys.executable, "-m", "fccl_mpi.run", "--config-dir", str(PRESETS), "scenario=tiny", *TWO]
+        parts += [":"] * (rank > 0) + ["-n", "1", *program, f"data={data}", f"out={tmp_path / 'runs'}"]
+    done = subprocess.run(
+        ["mpirun", *parts],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **OPEN_MPI},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "top-1 accuracy in %, round 2" in done.stdout

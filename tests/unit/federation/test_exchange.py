@@ -1,5 +1,7 @@
 """Averages of parameters between threads, against numbers worked out by hand."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -16,8 +18,11 @@ OWN = [
 ]
 
 
+WHO = ["server", "a", "b", "c"]
+
+
 def run(work):
-    return run_in_process(work, 4)
+    return run_in_process(work, WHO)
 
 
 @pytest.mark.parametrize("piece", [2, 100])
@@ -42,7 +47,7 @@ def test_weights_and_groups_by_hand():
 def test_only_what_travelled_is_counted():
     def work(link):
         average(link, OWN[link.rank], group=" aab"[link.rank])
-        return link.bytes_exchanged
+        return link.bytes_exchanged.total()
 
     assert run(work) == [2 * 5 * 4] * 4
 
@@ -50,3 +55,38 @@ def test_only_what_travelled_is_counted():
 def test_different_architectures_are_refused_on_every_rank():
     with pytest.raises(AgreedError, match="different architectures cannot be averaged"):
         run(lambda link: average(link, None if link.rank == 0 else np.zeros(link.rank, "f4")))
+
+
+def test_what_is_not_finite_is_refused_on_every_rank_by_the_name_of_who_sent_it():
+    told = []
+
+    def work(link, **settings):
+        vars(link).update(round=7, **settings)
+        own = [None, *np.array([[0, 1], [np.inf, 1], [np.nan, 1]], "f4")][link.rank]
+        try:
+            return link.share(settings.pop("kind", "logits"), own, (2,))
+        except AgreedError as error:
+            told.append(str(error))
+
+    run(work)
+    assert len(told) == 4 and len(set(told)) == 1
+    assert "round 7: b and c sent logits that are not finite" in told[0]
+    for everyone in run(lambda link: work(link, skips_nonfinite=True)):
+        np.testing.assert_array_equal(everyone, np.array([[0, 1], [np.inf, 1], [np.nan, 1]], "f4"))
+    told.clear()
+    run(lambda link: work(link, skips_nonfinite=True, kind="parameters"))
+    assert len(told) == 4 and "sent parameters" in told[0]
+
+
+def test_the_record_tells_what_each_rank_has_given():
+    def work(link):
+        link.allgather("report", None)
+        link.round = 1
+        for _ in range(2):
+            link.share("logits", None if link.rank == 0 else np.zeros((2, 3), "f4"), (2, 3))
+        return link.record
+
+    server, *others = run(work)
+    small = len(pickle.dumps(None))
+    assert server == {(0, "report", (), small): 1, (1, "logits", (0,), 0): 2}
+    assert others == [{(0, "report", (), small): 1, (1, "logits", (2, 3), 24): 2}] * 3

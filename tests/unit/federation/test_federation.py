@@ -1,6 +1,9 @@
 """Whole federations between threads: what they leave behind, resuming, and what stops them."""
 
+import gc
+import itertools
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +18,23 @@ from fccl_mpi.federation.rounds import participate, serve
 from fccl_mpi.federation.world import Place
 from fccl_mpi.store.folder import RunFolder
 
+NAN = float("nan")
 TWO = ("~participants.blue", "~participants.grey")
 RUNS = (["method=fccl"], [*TWO, "exchange=round"], [*TWO, "method=solo", "method.keep_training=true"])
 
 
-def federate(config: Config) -> RunFolder:
+def federate(config: Config, stop: object = False) -> RunFolder:
     """Run a whole federation between threads."""
 
     def work(link: Exchange) -> None:
         who = ["server", *config.participants][link.rank]
         place = Place(rank=link.rank, who=who, host="here", device="cpu", threads=1)
-        serve(config, link, place) if link.rank == 0 else participate(
-            config, link, place, torch.device("cpu")
-        )
+        if link.rank == 0:
+            serve(config, link, place, stop)
+        else:
+            participate(config, link, place, torch.device("cpu"), stop)
 
-    run_in_process(work, len(config.participants) + 1)
+    run_in_process(work, ["server", *config.participants])
     return RunFolder(config)
 
 
@@ -157,7 +162,7 @@ def test_a_missing_file_is_told_and_no_folder_is_made(tiny, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_participant(tiny):
-    with pytest.raises(UserError, match=r"participant \w+: its local loss became (nan|inf); try a lower lr"):
+    with pytest.raises(UserError, match=r"round 0, participant \w+: its local loss became (nan|inf)"):
         federate(tiny(*TWO, "lr=1e30", "pretrain_epochs=8"))
 
 
@@ -176,3 +181,118 @@ def test_images_do_not_depend_on_who_takes_part_nor_on_where_they_lie(tiny, tiny
     for a, b in zip(four.public.batches_of(2), two.public.batches_of(2), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(four.public.batches_of(1)[0], four.public.batches_of(2)[0])
+
+
+class Whenever:
+    """A request to stop that comes when it has been looked at ``looks`` times."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def __bool__(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_a_stop_while_pretraining_keeps_finished_models_and_ends_equal(tiny, tmp_path):
+    whole = federate(tiny(*TWO, f"out={tmp_path / 'whole'}"))
+    looks = 2 * 2 + 1  # two epochs of two batches for whoever comes first, then the other's first batch
+    stopped = federate(tiny(*TWO), stop=Whenever(looks))
+    assert numbers(stopped) == []
+    assert len(list((tmp_path / "runs/pretrained/tiny").iterdir())) == 1
+    assert "stopped on request while pretraining" in stopped.log.read_text()
+    done = federate(tiny(*TWO))
+    assert (numbers(done), weights(done)) == (numbers(whole), weights(whole))
+
+
+def spoil(monkeypatch, operation: str, *calls: int) -> None:
+    """Put NaN into what green hands to some calls of an operation in round 2."""
+    from fccl_mpi.federation.participant import Participant
+
+    whole, count = getattr(Participant, operation), itertools.count()
+
+    def spoilt(self, *things):
+        if (self.name, self.exchange.round) == ("green", 2) and next(count) in calls:
+            things = [thing * NAN if isinstance(thing, torch.Tensor) else thing for thing in things]
+        return whole(self, *things)
+
+    monkeypatch.setattr(Participant, operation, spoilt)
+
+
+@pytest.mark.parametrize("exchange", ["batch", "round"])
+@pytest.mark.parametrize(
+    ("operation", "call", "message"),
+    [
+        ("share", 0, "round 2: green sent logits that are not finite, and no one has used them"),
+        ("step", 1, "round 2, participant green: its local loss became nan"),
+        ("step", 5, "round 2, participant green: its model is no longer finite"),
+    ],
+)
+def test_nan_stops_the_run_names_round_and_participant_and_keeps_the_last_checkpoint(
+    tiny, tmp_path, monkeypatch, exchange, operation, call, message
+):
+    settings = (*TWO, "rounds=3", f"exchange={exchange}")
+    config = tiny(*settings)
+    with monkeypatch.context() as fault:
+        spoil(fault, operation, call)
+        with pytest.raises(UserError, match=message):
+            federate(config)
+    gc.collect()  # the exception has kept the folder's lock
+    assert RunFolder(config).checkpoints.newest_intact()[0] == 1
+    whole = federate(tiny(*settings, f"out={tmp_path / 'whole'}"))
+    done = federate(config)
+    assert (numbers(done), weights(done)) == (numbers(whole), weights(whole))
+
+
+def test_skipped_batches_are_counted_and_the_run_goes_on(tiny, monkeypatch):
+    spoil(monkeypatch, "share", 0)
+    spoil(monkeypatch, "step", 2)  # after its second public batch: its second private one
+    losses = [line["loss"] for line in numbers(federate(tiny(*TWO, "rounds=3", "on_nonfinite=skip_batch")))]
+    assert losses[2]["red"]["skipped_batches"] == 1  # that of green's logits
+    assert losses[2]["green"]["skipped_batches"] == 2
+    assert all("skipped_batches" not in losses[round][name] for round in (1, 3) for name in ("red", "green"))
+
+
+def test_a_round_without_any_finite_batch_ends_the_run(tiny, monkeypatch):
+    spoil(monkeypatch, "share", 0, 1)
+    with pytest.raises(UserError, match=r"round 2, participant \w+: no batch gave finite losses"):
+        federate(tiny(*TWO, "on_nonfinite=skip_batch"))
+
+
+def test_nothing_but_logits_accuracies_losses_and_counts_leaves_a_participant(tiny, monkeypatch):
+    """Privacy, from the record of all collectives of a whole run."""
+    from fccl_mpi.federation.inprocess import InProcessExchange
+
+    given: dict[str, list] = defaultdict(list)
+    links = []
+    record = InProcessExchange._noted
+
+    def seen(link, kind, thing):
+        if link.rank > 0:
+            given[kind].append(thing)
+            links.append(link)
+        return record(link, kind, thing)
+
+    monkeypatch.setattr(InProcessExchange, "_noted", seen)
+    config = tiny("method=fccl")
+    federate(config)
+    for link in set(links):
+        arrays = {entry: times for entry, times in link.record.items() if entry.shape}
+        batches, diagnosed = (16, 3), (40, 3)  # of public images, and all of them once at the end
+        assert {(entry.kind, entry.shape) for entry in arrays} == {("logits", batches), ("logits", diagnosed)}
+        assert sum(arrays.values()) == 2 * 2 + 1
+    assert set(given) == {"card", "error", "folder", "pretrained", "report", "digest", "diagnostics"}
+    assert set(map(type, given["pretrained"])) == {bool} and set(map(len, given["digest"])) == {64}
+    assert set(given["error"] + given["folder"] + given["diagnostics"]) == {None}
+    for card in given["card"]:  # names, digests and counts
+        assert all(
+            isinstance(value, str | int | tuple) for key, value in vars(card).items() if key != "place"
+        )
+    for report in given["report"]:
+        assert set(report) == {"loss", "correct", "seconds", "stop"}
+        numbers_of = [
+            *report["loss"].values(),
+            *report["seconds"].values(),
+            *itertools.chain(*report["correct"].values()),
+        ]
+        assert set(map(type, numbers_of)) <= {int, float}

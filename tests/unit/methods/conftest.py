@@ -45,6 +45,6 @@ def together(config: Config, work: Callable[[Participant], Any], round: int = 1)
         if link.rank > 0:
             return work(Participant(config, names[link.rank - 1], link, torch.device("cpu")))
         config.method.serve(Server(config, link, RunFolder(config), Voice(1), 3, {}), round)
-        return link.bytes_exchanged
+        return link.bytes_exchanged.total()
 
-    return run_in_process(seat, len(names) + 1)
+    return run_in_process(seat, ["server", *names])

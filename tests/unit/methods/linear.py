@@ -28,3 +28,8 @@ def build(*, classes: int, width: float = 1.0) -> nn.Module:
 def blind(*, classes: int, width: float = 1.0) -> nn.Module:
     """The same for logits, without features."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, classes))
+
+
+def places(*, classes: int, width: float = 1.0) -> nn.Module:
+    """Logits linear in the mean colour of each of 8 x 8 places."""
+    return nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(192, classes))

@@ -10,7 +10,7 @@ from fccl_mpi.data.schema import write_domain, write_public
 from fccl_mpi.methods.base import LogitsMethod
 from fccl_mpi.methods.registry import METHODS
 from fccl_mpi.store.folder import RunFolder
-from tests.conftest import COLOURS, draw_bars
+from tests.conftest import COLOURS, draw_bars, make_tiny_images
 from tests.unit.federation.test_federation import federate, numbers, weights
 
 SIZES = {"red": 20, "green": 65, "blue": 129, "grey": 500}
@@ -47,8 +47,28 @@ def test_a_run_is_bit_equal_to_one_that_was_resumed(two, tmp_path, method, excha
         out = tmp_path / folder
         return federate(two(*overrides_of(method), f"exchange={exchange}", f"rounds={rounds}", f"out={out}"))
 
-    whole, _, resumed = run("a", 3), run("b", 1), run("b", 3)
-    assert numbers(resumed) == numbers(whole) and weights(resumed) == weights(whole)
+    whole, *resumed = run("a", 4), [run("b", 2), run("b", 4)][-1], [run("c", 1), run("c", 4)][-1]
+    for folder in resumed:
+        assert numbers(folder) == numbers(whole) and weights(folder) == weights(whole)
+
+
+@pytest.fixture(scope="module", params=[10, 65])
+def many_classes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[int, Path]:
+    """A number of classes, and scenario `tiny` with so many."""
+    return request.param, make_tiny_images(tmp_path_factory.mktemp("classes"), classes=request.param)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_many_classes_as_there_are(two, many_classes, method):
+    classes, data = many_classes
+    folder = federate(two(*overrides_of(method), f"data={data}"))
+    for line in folder.history.read():
+        assert all(np.isfinite(list(losses.values())).all() for losses in line["loss"].values())
+        assert np.array(line["top5"]).shape == (2, 2) and line["intra_top5"] >= line["intra_top1"]
+    if issubclass(METHODS[method], LogitsMethod):
+        assert line["bytes_by_kind"]["logits"] == 2 * 2 * 16 * classes * 4
 
 
 @pytest.fixture(scope="module")

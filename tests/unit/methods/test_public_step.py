@@ -56,7 +56,7 @@ def test_public_steps_are_those_of_numpy(tiny, monkeypatch, exchange, own_entry,
         if link.rank == 0:
             server = Server(config, link, RunFolder(config), Voice(1), C, {})
             config.method.serve(server, 1)
-            return link.bytes_exchanged
+            return link.bytes_exchanged.total()
         me = Participant(config, ["red", "green"][link.rank - 1], link, CPU)
         before[me.index] = {name: value.astype(np.float64) for name, value in me.state().items()}
         batches = me.public.batches_of(1)
@@ -65,7 +65,7 @@ def test_public_steps_are_those_of_numpy(tiny, monkeypatch, exchange, own_entry,
         after[me.index] = me.state()
         return losses["collaborative"]
 
-    exchanged, *losses = run_in_process(work, K + 1)
+    exchanged, *losses = run_in_process(work, ["server", *config.participants])
     assert exchanged == K * 2 * B * C * 4
     assert all((a == b).all() for a, b in zip(*colours, strict=True)), "all see the same public images"
 
