@@ -56,6 +56,8 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 # quick reactions
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1
 KillWait=5
+# so that a sweep of a few hundred tasks is too long for one array
+MaxArraySize=101
 ReturnToService=2
 MinJobAge=86400
 """

@@ -8,9 +8,10 @@ import pytest
 from fccl_mpi.config.compose import compose
 from fccl_mpi.federation.world import mpi_library
 from fccl_mpi.methods.registry import METHODS
+from fccl_mpi.store.folder import RunFolder
 from tests.conftest import PRESETS
 from tests.slurm.cluster import FINISHED, Job, until
-from tests.unit.federation.test_federation import federate, numbers
+from tests.unit.federation.test_federation import federate, numbers, weights
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,21 @@ def test_a_requeued_federation_ends_the_same(cluster, submit_tiny, launcher, tmp
     assert job.wait_for(*FINISHED) == "COMPLETED", job.log
     assert job.restarts == 1 and "resuming after round" in job.log
     assert metrics(tmp_path / "runs") == undisturbed
+
+
+def test_a_federation_that_meets_its_time_limit_ends_with_the_same_bytes(submit_tiny, tiny, tmp_path):
+    """SLURM counts limits in minutes and looks twice a minute: the warning comes after 5 to 35 seconds."""
+    settings = ("~participants.blue", "~participants.grey", "rounds=120", "checkpoint_every=10")
+    limit = ("--time=1", "--signal=B:USR1@55", "--ntasks=3")
+    job = submit_tiny("cpu.sbatch", *settings, options=limit)
+    job.wait_for_log("round   0/120", seconds=120)
+    while job.wait_for("PENDING", *FINISHED) == "PENDING":
+        job.skip_the_delay()
+    assert job.state == "COMPLETED" and job.restarts >= 1, job.log
+    assert "stopped on request after round" in job.log and "resuming after round" in job.log
+    undisturbed = federate(tiny(*settings, f"out={tmp_path / 'undisturbed'}"))
+    stopped = RunFolder(tiny(*settings))
+    assert (numbers(stopped), weights(stopped)) == (numbers(undisturbed), weights(undisturbed))
 
 
 def test_ranks_that_do_not_find_each_other_are_refused(submit_tiny, tmp_path):

@@ -22,7 +22,8 @@ from fccl_mpi.federation.world import join, load_mpi  # noqa: E402
 checkpoint = Path(sys.argv[1])
 comm = load_mpi()
 names = ["red", "green", "blue", "grey"][: comm.size - 1]
-place, _ = join(SimpleNamespace(participants=names, device="auto", threads=0), comm, MpiExchange(comm))
+link = MpiExchange(comm, ["server", *names])
+place, _ = join(SimpleNamespace(participants=names, device="auto", threads=0), comm, link)
 node, shown = os.environ["SLURMD_NODENAME"], os.environ.get("CUDA_VISIBLE_DEVICES")
 own = f"{place.who}, {place.device}, threads {place.threads}, pid {os.getpid()}, shown {shown}"
 lines = comm.gather(f"rank {comm.rank} on {node}: {own}")
