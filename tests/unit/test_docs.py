@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fccl_mpi import reproduce
 from fccl_mpi.config.compose import compose
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.methods.registry import METHODS
+from fccl_mpi.report import __main__ as report
+from fccl_mpi.sweep import __main__ as sweep
+from fccl_mpi.sweep.sweep import Sweep
 from tests.conftest import PRESETS
 from tests.unit.federation.test_federation import federate, numbers
 
@@ -30,6 +34,29 @@ COMMANDS = [
     for line in block.split("\n")
     if re.search(r"mpirun .*fccl_mpi\.run", line)
 ]
+
+
+PROGRAMS = [
+    line.strip()
+    for document in DOCS
+    for block in blocks(document, "bash")
+    for line in block.split("\n")
+    if re.search(r"^python -m fccl_mpi\.(sweep|report|reproduce)", line)
+]
+
+
+@pytest.mark.parametrize("command", PROGRAMS)
+def test_every_sweep_report_and_reproduction_shown_is_understood(command: str):
+    program, *words = shlex.split(command)[2:]
+    if program == "fccl_mpi.report":
+        report.make_parser().parse_args(words)
+        return
+    if program == "fccl_mpi.reproduce":
+        options, rest = reproduce.make_parser().parse_known_args(words)
+        words = reproduce.plan(options.target, options.scenario, options.seeds, rest)
+    options = sweep.make_parser().parse_intermixed_args(words)
+    planned = Sweep(options, METHODS)
+    assert options.search or len(planned.configs) > 1
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("core", "config", "maths", "data", "models", "store", "methods", "federation")  # the ground first
+# the ground first
+FLOORS = ("core", "config", "maths", "data", "models", "store", "methods", "federation", "sweep")
 GROUND = ("fccl_mpi",)  # fccl_mpi/__init__.py: the version
 
 
@@ -74,7 +75,11 @@ def test_contributing_shows_these_floors():
 
 
 @pytest.mark.parametrize(
-    "module", ["fccl_mpi", "fccl_mpi.run", "fccl_mpi.methods.registry", "data_prep.__main__"]
+    "module",
+    [
+        *("fccl_mpi", "fccl_mpi.run", "fccl_mpi.methods.registry", "data_prep.__main__"),
+        *("fccl_mpi.sweep.sweep", "fccl_mpi.report.report", "fccl_mpi.reproduce"),
+    ],
 )
 def test_programs_start_without_mpi_and_without_torch(module: str):
     code = f"import sys, {module}; sys.exit(bool({{'torch', 'mpi4py.MPI'}} & set(sys.modules)))"

@@ -1,0 +1,1 @@
+"""From run folders to tables, figures and one page of HTML. No torch, no MPI."""

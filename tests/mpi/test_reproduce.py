@@ -1,0 +1,120 @@
+"""Tables and figures of the paper from an empty folder, on the tests' small scenario."""
+
+import csv
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fccl_mpi.core.errors import UserError
+from fccl_mpi.methods.registry import METHODS
+from fccl_mpi.reproduce import PLANS, plan
+from fccl_mpi.sweep.__main__ import make_parser
+from fccl_mpi.sweep.sweep import Sweep
+from tests.conftest import PRESETS
+from tests.mpi.conftest import OPEN_MPI
+from tests.unit.test_floors import ROOT
+
+TWO = ("~participants.blue", "~participants.grey")
+COMPARED = ["solo", "fedmd", "fml", "rcfl", "feddf", "fedmatch", "fccl"]
+
+
+@pytest.fixture
+def reproduce(tiny_data, tmp_path):
+    """``reproduce(target, *more)`` on scenario `tiny`."""
+
+    def start(*words: str) -> subprocess.CompletedProcess:
+        own = ["--scenario=tiny", f"--config-dir={PRESETS}", f"data={tiny_data}", f"out={tmp_path / 'runs'}"]
+        command = [sys.executable, "-m", "fccl_mpi.reproduce", *words, *own, *TWO, "rounds=1"]
+        return subprocess.run(
+            [*command, f"--report={tmp_path / 'report'}"],
+            capture_output=True,
+            text=True,
+            timeout=400,
+            env={**os.environ, **OPEN_MPI, "OMP_NUM_THREADS": "1"},
+        )
+
+    return start
+
+
+def test_a_table_and_a_figure_from_an_empty_folder(reproduce, tmp_path):
+    done = reproduce("table1", "--seeds=1", "method=solo,fccl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = tmp_path / "report" / "tables" / "tiny-noise-r1-table1.csv"
+    rows = list(csv.DictReader(path.open()))
+    assert [(row["method"], row["n"]) for row in rows] == [("solo", "1"), ("fccl", "1")]
+    assert all(0 <= float(row["mean"]) <= 100 for row in rows)
+    assert not list((tmp_path / "report" / "figures").iterdir())
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("metrics.jsonl")}
+
+    done = reproduce("fig4", "--seeds=1")  # of the two runs behind it, one is there already
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "report" / "figures" / "tiny-noise-r1-fig4.png").exists()
+    now = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("metrics.jsonl")}
+    assert made.items() <= now.items() and len(now) == len(made) + 1
+    assert "Not drawn" not in (tmp_path / "report" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("target", PLANS)
+def test_each_target_plans_the_runs_that_it_draws(target, tiny_data, tmp_path):
+    more = [f"--config-dir={PRESETS}", f"data={tiny_data}", f"out={tmp_path}", "rounds=1"]
+    if target in ("fig7", "fig8"):
+        more.append("public=noise,photos")
+    words = plan(target, "tiny", 2, more)
+    configs = list(Sweep(make_parser().parse_intermixed_args(words), METHODS).configs.values())
+    assert {(config.scenario, config.rounds) for config in configs} == {("tiny", 1)}
+    seen = {
+        (config.seed, config.method.name, getattr(config.method, "distillation", True), config.public.name)
+        for config in configs
+    }
+    methods = {
+        **dict.fromkeys(("table1", "table2", "fig6"), COMPARED),
+        "table3": [*COMPARED, "fedavg"],
+    }.get(target, ["fccl"])
+    continual = [True, False] if target in ("fig4", "fig8") else [True]
+    publics = ["noise", "photos"] if target in ("fig7", "fig8") else ["noise"]
+    assert len(seen) == len(configs)
+    assert seen == {(s, m, c, p) for s in (0, 1) for m in methods for c in continual for p in publics}
+    assert {config.homogeneous for config in configs} == {target == "table3"}
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_scenario_compares_the_public_sets_that_it_has():
+    assert "public=cifar100,imagenet,fashion_mnist" in plan("fig7", "digits", 3, [])
+    assert "public=photos,letters" in plan("fig8", "quickstart", 3, [])
+    assert "public=noise,photos" in plan("fig8", "tiny", 3, ["public=noise,photos"])
+    with pytest.raises(UserError, match="fig7 compares public sets: name some for scenario=tiny"):
+        plan("fig7", "tiny", 3, [])
+
+
+def test_all_tables_and_figures_of_the_quickstart_from_an_empty_folder(tmp_path):
+    """Each target as a user types it, but for two participants of slim models and few images."""
+    slim = [
+        *("~participants.optdigits", "~participants.mnist_m", "rounds=1", "pretrain_epochs=1"),
+        *("public_size=64", "public_batch_size=32", "test_size=40", "threads=1", "homogeneous_width=0.125"),
+        "homogeneous_model=resnet10",
+        *(f"participants.{name}.model=resnet10" for name in ("mnist", "syn")),
+        *(f"participants.{name}.width=0.125" for name in ("mnist", "syn")),
+        *(f"participants.{name}.private_size=40" for name in ("mnist", "syn")),
+    ]
+    drawn = {}
+    for target in PLANS:
+        done = subprocess.run(
+            [sys.executable, "-m", "fccl_mpi.reproduce", target, "--seeds=1", *slim],
+            capture_output=True,
+            text=True,
+            timeout=400,
+            cwd=tmp_path,
+            env={**os.environ, **OPEN_MPI, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        report = tmp_path / "report" / f"{target}-quickstart"
+        assert "Not drawn" not in (report / "report.html").read_text()
+        drawn[target] = [path.stem for path in report.glob("*/*.csv") if target in path.stem]
+    assert all(drawn.values()), drawn
+
+
+def test_an_own_setting_replaces_the_plans():
+    words = plan("table1", "quickstart", 3, ["method=fccl", "seed=7"])
+    assert words == ["scenario=quickstart", "method=fccl", "seed=7"]
