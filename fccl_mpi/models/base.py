@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 
 from torch import Tensor, nn
-from torchvision.models._utils import _make_divisible
 
 from fccl_mpi.core.errors import UserError
 
@@ -57,7 +56,9 @@ def scaled(channels: int, width: float, divisor: int = 8) -> int:
     """
     if not 0 < width < math.inf:
         raise UserError(f"width={width} is out of range: it must be a finite number above 0")
-    return _make_divisible(channels * width, divisor, min_value=8)
+    exact = channels * width
+    nearest = max(8, divisor * math.floor(exact / divisor + 0.5))
+    return nearest if nearest >= 0.9 * exact else nearest + divisor
 
 
 def _initialise(model: nn.Module) -> None:
