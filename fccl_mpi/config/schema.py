@@ -4,7 +4,8 @@ The dataclasses are Hydra structured configs: their types convert and refuse wha
 ``__post_init__`` checks ranges. The docstring under a field is what ``--help`` prints.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from omegaconf import MISSING
@@ -26,6 +27,15 @@ def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     require(value in choices, key, value, "one of " + ", ".join(choices))
 
 
+def require_finite(settings: object, prefix: str = "") -> None:
+    """Raise UserError where a number in a dataclass, alone or in a list, is NaN or infinite."""
+    for item in fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, item.name)
+        for number in value if isinstance(value, list) else [value]:
+            holds = not isinstance(number, float) or math.isfinite(number)
+            require(holds, prefix + item.name, number, "a finite number")
+
+
 @dataclass(kw_only=True)
 class ParticipantConfig:
     """One participant: its domain, its model and how much it trains."""
@@ -44,6 +54,7 @@ class ParticipantConfig:
     """Passes over the private images in each round's local update."""
 
     def __post_init__(self) -> None:
+        require_finite(self, "participants.<domain>.")
         require(self.share > 0, "participants.<domain>.share", self.share, "above 0")
         require(self.width > 0, "participants.<domain>.width", self.width, "above 0")
         require(self.private_size >= 0, "participants.<domain>.private_size", self.private_size, "0 or more")
@@ -64,6 +75,7 @@ class PublicConfig:
     """Standard deviation per channel that normalising divides by."""
 
     def __post_init__(self) -> None:
+        require_finite(self, "public.")
         require(len(self.mean) == 3, "public.mean", self.mean, "three numbers")
         require(len(self.std) == 3 and min(self.std) > 0, "public.std", self.std, "three numbers above 0")
 
@@ -146,6 +158,9 @@ class Config:
     """CPU threads of each rank; 0 divides the node's cores by its ranks (or takes OMP_NUM_THREADS)."""
 
     def __post_init__(self) -> None:
+        require_finite(self)
+        if is_dataclass(self.method):
+            require_finite(self.method, "method.")
         require_choice("exchange", self.exchange, ("batch", "round"))
         require_choice("aggregate", self.aggregate, ("mean", "median", "trimmed_mean"))
         require_choice("resume", self.resume, ("auto", "never"))

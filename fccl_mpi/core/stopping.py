@@ -1,7 +1,9 @@
 """Stopping on request: signals and the clock set a flag, which ranks look at when a round is over."""
 
+import ctypes
 import os
 import signal
+import sys
 import time
 from types import FrameType
 
@@ -31,9 +33,21 @@ class StopRequest:
     def __bool__(self) -> bool:
         return self._since is not None or (self._deadline is not None and time.monotonic() > self._deadline)
 
+    def ignore(self) -> None:
+        """Heed no further signal: one that finds the interpreter half torn down would crash it."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
     def _note(self, number: int, _: FrameType | None) -> None:
         if self._since is None:
             self._since = time.monotonic()
         elif time.monotonic() - self._since > 2:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+
+def die_with_launcher() -> None:
+    """Have Linux end this process when Open MPI's launcher is killed; it would live on for seconds."""
+    if sys.platform == "linux" and "OMPI_COMM_WORLD_RANK" in os.environ:
+        set_death_signal = 1  # PR_SET_PDEATHSIG of prctl.h
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

@@ -2,6 +2,9 @@
 
 import os
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,3 +45,34 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path):
 def test_sha256(tmp_path: Path):
     (tmp_path / "abc").write_bytes(b"abc")
     assert sha256_of(tmp_path / "abc").startswith("ba7816bf8f01cfea")
+
+
+def test_a_signal_after_the_end_is_not_heeded():
+    program = (
+        "import os, signal\n"
+        "from fccl_mpi.core.stopping import StopRequest\n"
+        "StopRequest().ignore()\n"
+        "for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):\n"
+        "    os.kill(os.getpid(), number)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_under_open_mpi_a_rank_dies_with_its_launcher():
+    rank = (
+        "import time\n"
+        "from fccl_mpi.core.stopping import die_with_launcher\n"
+        "die_with_launcher()\n"
+        "print('there', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {rank!r}])"
+    environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "0"}
+    process = subprocess.Popen([sys.executable, "-c", launcher], stdout=subprocess.PIPE, env=environment)
+    assert process.stdout.readline() == b"there\n"
+    process.kill()
+    begun = time.monotonic()
+    assert process.stdout.read() == b""  # at the rank's end, which closes the pipe
+    assert time.monotonic() - begun < 5
+    process.wait()
