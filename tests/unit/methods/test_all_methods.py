@@ -48,7 +48,7 @@ def test_four_rounds_are_two_and_two_are_one_and_three(two, tmp_path, method, ex
         return federate(two(*overrides_of(method), f"exchange={exchange}", f"rounds={rounds}", f"out={out}"))
 
     whole = run("whole", 4)
-    for first in (2, 1):
+    for first in (2, 1) if exchange == "batch" else (1,):
         run(str(first), first)
         resumed = run(str(first), 4)
         assert numbers(resumed) == numbers(whole) and weights(resumed) == weights(whole)
