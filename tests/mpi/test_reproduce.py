@@ -1,4 +1,4 @@
-"""Tables and figures of the paper from an empty folder, on the tests' small scenario."""
+"""Tables and figures of the paper: the plan behind each, and all of them from an empty folder."""
 
 import csv
 import os
@@ -16,7 +16,6 @@ from tests.conftest import PRESETS
 from tests.mpi.conftest import OPEN_MPI
 from tests.unit.test_floors import ROOT
 
-TWO = ("~participants.blue", "~participants.grey")
 COMPARED = ["solo", "fedmd", "fml", "rcfl", "feddf", "fedmatch", "fccl"]
 
 

@@ -27,22 +27,14 @@ def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)
 
 
-COMMANDS = [
-    line.strip()
-    for document in DOCS
-    for block in blocks(document, "bash")
-    for line in block.split("\n")
-    if re.search(r"mpirun .*fccl_mpi\.run", line)
-]
+def commands(pattern: str) -> list[str]:
+    """The shell lines of all documents in which ``pattern`` is found."""
+    lines = [line.strip() for name in DOCS for block in blocks(name, "bash") for line in block.split("\n")]
+    return [line for line in lines if re.search(pattern, line)]
 
 
-PROGRAMS = [
-    line.strip()
-    for document in DOCS
-    for block in blocks(document, "bash")
-    for line in block.split("\n")
-    if re.search(r"^python -m fccl_mpi\.(sweep|report|reproduce)", line)
-]
+COMMANDS = commands(r"mpirun .*fccl_mpi\.run")
+PROGRAMS = commands(r"^python -m fccl_mpi\.(sweep|report|reproduce)")
 
 
 @pytest.mark.parametrize("command", PROGRAMS)
