@@ -154,6 +154,11 @@ class Config:
     on_nonfinite: str = "stop"
     """A batch whose logits, loss or gradient are not finite: `stop` the run, or `skip_batch`, which looks at
     every step and so is slower on a GPU."""
+    precision: str = "float32"
+    """How networks compute: `float32`; `tf32`, the same but on a GPU's tensor cores; `bf16`, autocast to
+    bfloat16, which on a CPU pays for wide ResNets only. Losses and exchanges are float32 in all of them."""
+    compile: bool = False
+    """Run networks through torch.compile: minutes at the start, for which many rounds on a GPU may pay."""
     threads: int = 0
     """CPU threads of each rank; 0 divides the node's cores by its ranks (or takes OMP_NUM_THREADS)."""
 
@@ -166,6 +171,7 @@ class Config:
         require_choice("resume", self.resume, ("auto", "never"))
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
         require_choice("on_nonfinite", self.on_nonfinite, ("stop", "skip_batch"))
+        require_choice("precision", self.precision, ("float32", "tf32", "bf16"))
         for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "test_size", "keep", "threads"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
         for key in ("public_size", "local_batch_size", "evaluate_batch_size", "checkpoint_every"):

@@ -21,6 +21,7 @@ from fccl_mpi.federation.exchange import Exchange, average
 from fccl_mpi.maths.accuracy import count_correct
 from fccl_mpi.maths.aggregation import AGGREGATES
 from fccl_mpi.models.registry import build
+from fccl_mpi.models.tuning import tune
 
 
 class Participant:
@@ -57,8 +58,7 @@ class Participant:
 
         # Models whose parameters are averaged begin as one, as in the released program.
         torch.manual_seed(derive(config.seed, *([] if config.homogeneous else [name]), "init"))
-        model = build(self.own.model, classes=self.classes, width=self.own.width)
-        self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
+        self.model = self.adopt(build(self.own.model, classes=self.classes, width=self.own.width))
         self.pretrained_logits: Tensor  # on the private images, once it is pretrained
         self.companions: dict[str, nn.Module] = config.method.prepare(self)
         self._sound_buffers = [buffer.clone() for buffer in self.model.buffers()]
@@ -72,6 +72,14 @@ class Participant:
         if len(shares) > 1:
             mine = split_domain(labels, shares, self.config.label_skew, seed, domain)[self.name]
         return mine[draw(len(mine), self.own.private_size, seed, self.name, "private")]
+
+    def adopt(self, network: nn.Module) -> nn.Module:
+        """Bring a network to the participant's device, to compute there as the run asks; see `tune`."""
+        config = self.config
+        sizes = (config.public_batch_size, config.local_batch_size, config.evaluate_batch_size)
+        return tune(
+            network, self.device, precision=config.precision, compile=config.compile, batch_sizes=sizes
+        )
 
     def state(self) -> dict[str, np.ndarray]:
         """The model's parameters and buffers."""

@@ -50,7 +50,7 @@ class Fml(Method):
         torch.manual_seed(derive(me.config.seed, "meme"))
         width = self.meme_width or min(own.width for own in me.config.participants.values())
         meme = build(self.meme_model, classes=me.classes, width=width)
-        return {"meme": meme.to(me.device).to(memory_format=torch.channels_last)}
+        return {"meme": me.adopt(meme)}
 
     def collaborate(self, me: Participant, round: int) -> dict[str, float]:
         """Average the memes, evenly as in the original program."""

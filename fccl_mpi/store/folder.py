@@ -18,6 +18,16 @@ from fccl_mpi.core.hdf5 import UnfitError
 from fccl_mpi.store.checkpoint import Checkpoints
 from fccl_mpi.store.history import History
 
+# What, beside its model and private images, determines a pretrained model.
+PRETRAINING_KEYS = [
+    "seed",
+    "homogeneous",
+    "pretrain_epochs",
+    "local_batch_size",
+    "lr",
+    "precision",
+    "compile",
+]
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
 
 
@@ -141,7 +151,7 @@ def pretrained_path(config: Config, participant: str, images_digest: str) -> Pat
     rounds or the other participants find the same file.
     """
     own = config.participants[participant]
-    settings = (config.seed, config.pretrain_epochs, config.local_batch_size, config.lr)
-    key = "/".join(map(str, (images_digest, own.model, own.width, config.homogeneous, *settings)))
+    settings = [getattr(config, key) for key in PRETRAINING_KEYS]
+    key = "/".join(map(str, (images_digest, own.model, own.width, *settings)))
     name = f"{participant}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.h5"
     return Path(config.out) / "pretrained" / config.scenario / name

@@ -15,7 +15,7 @@ from yaml import YAMLError
 from fccl_mpi.config.compose import Composer, choices, parse
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import UserError
-from fccl_mpi.store.folder import RunFolder
+from fccl_mpi.store.folder import PRETRAINING_KEYS, RunFolder
 
 Settings = tuple[str, ...]
 """Overrides of one run, each with one value."""
@@ -127,8 +127,8 @@ def key_of_pretraining(config: Config) -> str:
     digest, so that no image has to be read.
     """
     settings = asdict(config)
-    keys = ("out", "data", "scenario", "task", "seed", "label_skew", "homogeneous")
-    kept = {key: settings[key] for key in (*keys, "pretrain_epochs", "local_batch_size", "lr")}
+    keys = ("out", "data", "scenario", "task", "label_skew", *PRETRAINING_KEYS)
+    kept = {key: settings[key] for key in keys}
     for own in settings["participants"].values():
         del own["local_epochs"]
     return json.dumps([kept, list(settings["participants"].items())])
