@@ -159,6 +159,8 @@ class Config:
     bfloat16, which on a CPU pays for wide ResNets only. Losses and exchanges are float32 in all of them."""
     compile: bool = False
     """Run networks through torch.compile: minutes at the start, for which many rounds on a GPU may pay."""
+    gpu_aware_mpi: bool = False
+    """Hand MPI what lies on the GPU as it is; for an MPI library that was built with CUDA or ROCm."""
     threads: int = 0
     """CPU threads of each rank; 0 divides the node's cores by its ranks (or takes OMP_NUM_THREADS)."""
 

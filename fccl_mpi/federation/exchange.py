@@ -5,11 +5,12 @@ speaks between threads, so that a method can be tested without MPI. Both hand th
 same arithmetic: a federation gives bit-equal results over either.
 """
 
+import math
 import pickle
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,21 @@ from fccl_mpi.core.errors import AgreedError, UserError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from torch import Tensor
 
 # Longest pause in seconds between two looks of a waiting rank. Every look costs some 20 µs of CPU, which adds
 # up for the server: it waits most of the time, before small objects for whole pretrainings and local updates.
 LONGEST_PAUSE = 1e-3
 LONGEST_PAUSE_BEFORE_SMALL_OBJECTS = 2e-2
 PIECE = 1 << 20  # parameters that travel at once
+
+
+Empty = Callable[[tuple[int, ...]], Any]
+
+
+def host_array(shape: tuple[int, ...]) -> np.ndarray:
+    """A float32 array that nothing has been written into."""
+    return np.empty(shape, np.float32)
 
 
 class Given(NamedTuple):
@@ -52,6 +62,7 @@ class Exchange(ABC):
     def __init__(self, rank: int, who: Sequence[str]) -> None:
         self.rank, self.who, self.participants = rank, list(who), len(who) - 1
         self.round, self.skips_nonfinite = 0, False
+        self._underway: list[Callable[[], Any]] = []  # what waits for each exchange that has begun
         self.record: Counter[Given] = Counter()
         self.bytes_exchanged: Counter[str] = Counter()
         self.seconds_waited = 0.0
@@ -59,35 +70,52 @@ class Exchange(ABC):
     def share(
         self,
         kind: str,
-        own: np.ndarray | None,
+        own: "np.ndarray | Tensor | None",
         shape: tuple[int, ...],
         givers: Sequence[int] | None = None,
-    ) -> np.ndarray:
+    ) -> Any:
+        """What `begin` gives and promises, waited for at once."""
+        return self.begin(kind, own, shape, givers)()
+
+    def begin(
+        self,
+        kind: str,
+        own: "np.ndarray | Tensor | None",
+        shape: tuple[int, ...],
+        givers: Sequence[int] | None = None,
+        empty: "Empty | None" = None,
+    ) -> Callable[[], Any]:
         """Give an own float32 array; who gives nothing, as the server, passes None. All get all of them.
 
         Args:
             kind: what it is.
-            own: the array, of ``shape``.
+            own: the array, of ``shape``, contiguous; also a tensor on a device, where MPI can read it.
             shape: its shape, the same for all who give.
             givers: indices of the participants who give, ascending; all of them if None.
+            empty: makes the float32 array or tensor of a shape that receives; of the host's memory if None.
 
         Returns:
-            float32 (givers, *shape) in participant order; the next call of this kind and size
-            overwrites it.
-
-        Raises:
-            AgreedError, on every rank: who gave what is not finite. With ``skips_nonfinite`` that is left to
-                the caller, but for parameters, of which no batch can be skipped.
+            What waits for the others, so that it may be called when there is nothing left to compute: on all
+            ranks in the order of `begin`. It returns float32 (givers, *shape) in participant order, made by
+            ``empty``, which the next `begin` of this kind and size may overwrite. It raises AgreedError, on
+            every rank, naming who gave what is not finite; with ``skips_nonfinite`` that is left to the
+            caller, but for parameters, of which no batch can be skipped.
         """
         giving = range(self.participants) if givers is None else givers
-        given = np.empty(0, np.float32) if own is None else np.ascontiguousarray(own, np.float32)
-        if given.shape != (tuple(shape) if self.rank - 1 in giving else (0,)):
+        given = np.empty(0, np.float32) if own is None else own
+        if tuple(given.shape) != (tuple(shape) if self.rank - 1 in giving else (0,)):
             raise ValueError(f"rank {self.rank} gives {kind} of shape {given.shape}, not {shape}")
-        self.record[Given(self.round, kind, given.shape, given.nbytes)] += 1
-        everyone = self._share(kind, given, tuple(shape), giving)
+        self.record[Given(self.round, kind, tuple(given.shape), given.nbytes)] += 1
+        self._underway.append(self._begin(kind, given, tuple(shape), giving, empty or host_array))
+        return lambda: self._checked(kind, self._underway.pop(0)(), giving)
+
+    def _checked(self, kind: str, everyone: Any, giving: Sequence[int]) -> Any:
+        """What `begin` says of what all have given."""
         self.bytes_exchanged[kind] += everyone.nbytes
         may_be_skipped = self.skips_nonfinite and kind != "parameters"
         if not may_be_skipped and not _finite(everyone):
+            while self._underway:  # on all ranks, before all of them leave
+                self._underway.pop(0)()
             bad = [self.who[i + 1] for i, array in zip(giving, everyone, strict=True) if not _finite(array)]
             raise AgreedError(
                 f"round {self.round}: {' and '.join(bad)} sent {kind} that are not finite, and no one has "
@@ -112,9 +140,9 @@ class Exchange(ABC):
         return thing
 
     @abstractmethod
-    def _share(
-        self, kind: str, given: np.ndarray, shape: tuple[int, ...], giving: Sequence[int]
-    ) -> np.ndarray: ...
+    def _begin(
+        self, kind: str, given: Any, shape: tuple[int, ...], giving: Sequence[int], empty: Empty
+    ) -> Callable[[], Any]: ...
 
     @abstractmethod
     def _gather(self, thing: Any) -> list[Any] | None: ...
@@ -126,8 +154,8 @@ class Exchange(ABC):
     def _tell(self, thing: Any) -> Any: ...
 
 
-def _finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite(array).all())
+def _finite(array: Any) -> bool:
+    return bool((np.isfinite(array) if isinstance(array, np.ndarray) else array.isfinite()).all())
 
 
 def agree(exchange: Exchange, error: UserError | None) -> None:
@@ -183,21 +211,29 @@ class MpiExchange(Exchange):
         super().__init__(comm.rank, who)
         self.comm = comm
         self._roll_call = RollCall(comm.Dup(), who, timeout)
-        self._buffers: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+        self._free: dict[tuple[str, tuple[int, ...]], list[Any]] = defaultdict(list)  # to receive into
+        self._begun: list[MPI.Request] = []
 
-    def _share(
-        self, kind: str, given: np.ndarray, shape: tuple[int, ...], giving: Sequence[int]
-    ) -> np.ndarray:
+    def _begin(
+        self, kind: str, given: Any, shape: tuple[int, ...], giving: Sequence[int], empty: Empty
+    ) -> Callable[[], Any]:
         """One allgatherv in which who gives nothing, as the server, has count 0."""
         whole = (len(giving), *shape)
-        everyone = self._buffers.get((kind, whole))
-        if everyone is None:
-            everyone = self._buffers[kind, whole] = np.empty(whole, np.float32)
+        free = self._free[kind, whole]
+        everyone = free.pop() if free else empty(whole)
         counts = [0] * self.comm.size
         for index in giving:
-            counts[index + 1] = everyone[0].size
-        self._wait(self.comm.Iallgatherv(given, [everyone, counts]))
-        return everyone
+            counts[index + 1] = math.prod(shape)
+        request = self.comm.Iallgatherv(given, [everyone, counts])
+        self._begun = [earlier for earlier in self._begun if not earlier.Test()]  # which also moves them on
+        self._begun.append(request)
+
+        def receive() -> Any:
+            self._wait(request)
+            free.insert(0, everyone)
+            return everyone
+
+        return receive
 
     def _gather(self, thing: Any) -> list[Any] | None:
         self._meet()

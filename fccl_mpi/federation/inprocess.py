@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fccl_mpi.federation.exchange import Exchange
+from fccl_mpi.federation.exchange import Empty, Exchange
 
 
 class InProcessExchange(Exchange):
@@ -21,11 +21,14 @@ class InProcessExchange(Exchange):
         super().__init__(rank, who)
         self._table = table
 
-    def _share(
-        self, kind: str, given: np.ndarray, shape: tuple[int, ...], giving: Sequence[int]
-    ) -> np.ndarray:
-        arrays = self._table.swap(self.rank, given)[1:]
-        return np.stack([arrays[index] for index in giving])
+    def _begin(
+        self, kind: str, given: Any, shape: tuple[int, ...], giving: Sequence[int], empty: Empty
+    ) -> Callable[[], Any]:
+        def receive() -> np.ndarray:
+            arrays = self._table.swap(self.rank, given)[1:]
+            return np.stack([arrays[index] for index in giving])
+
+        return receive
 
     def _gather(self, thing: Any) -> list[Any] | None:
         everything = self._table.swap(self.rank, thing)

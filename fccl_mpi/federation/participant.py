@@ -18,6 +18,7 @@ from fccl_mpi.data.images import ImageSet, Normaliser
 from fccl_mpi.data.partition import batches, draw, split_domain
 from fccl_mpi.data.public import PublicImages
 from fccl_mpi.federation.exchange import Exchange, average
+from fccl_mpi.federation.staging import Staging
 from fccl_mpi.maths.accuracy import count_correct
 from fccl_mpi.maths.aggregation import AGGREGATES
 from fccl_mpi.models.registry import build
@@ -38,6 +39,7 @@ class Participant:
         self.name, self.index = name, exchange.rank - 1
         self.participants = exchange.participants
         self.exchange, self.device = exchange, device
+        self.staging = Staging(device, config.gpu_aware_mpi)
         self.seconds: dict[str, float] = defaultdict(float)
         self.skipped = 0  # batches that on_nonfinite=skip_batch has left out in this round
 
@@ -121,9 +123,16 @@ class Participant:
         In participant order, the own ones at ``index``; valid until the next exchange. Raises AgreedError
         where some are not finite, unless ``on_nonfinite=skip_batch``.
         """
-        own = logits.detach().to("cpu", torch.float32).numpy()
-        everyone = self.exchange.share(kind, own, own.shape)
-        return torch.from_numpy(everyone).to(self.device)
+        return self.begin_to_share(logits, kind)()
+
+    def begin_to_share(self, logits: Tensor, kind: str = "logits") -> Callable[[], Tensor]:
+        """Give what `share` gives; the function that is returned waits for the others' and returns them.
+
+        Several may be under way at a time; they are waited for in their order.
+        """
+        own = self.staging.send(logits)
+        receive = self.exchange.begin(kind, own, tuple(own.shape), empty=self.staging.empty)
+        return lambda: self.staging.take(receive())
 
     def average(self, model: nn.Module | None = None, weight: float = 1.0, group: str = "") -> None:
         """Replace a model's parameters and buffers, by default the own one's, by the mean over participants.

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,20 @@ class Server:
         self._begun = time.perf_counter()
         self._bytes: Counter[str] = Counter()
 
-    def receive(self, size: int) -> None:
-        """Take part in an exchange of logits on ``size`` public images and note how far all agree."""
-        everyone = self.exchange.share("logits", None, (size, self.classes))
-        votes = everyone.argmax(axis=2)
-        self.agreements.append(float((votes == votes[0]).all(axis=0).mean()))
+    def begin_to_receive(self, kind: str, shape: tuple[int, int]) -> Callable[[], None]:
+        """Take part in an exchange of logits, or another kind, on public images; what is returned ends it.
+
+        Of logits it is noted then how far all agree.
+        """
+        receive = self.exchange.begin(kind, None, shape)
+
+        def finish() -> None:
+            everyone = receive()
+            if kind == "logits":
+                votes = everyone.argmax(axis=2)
+                self.agreements.append(float((votes == votes[0]).all(axis=0).mean()))
+
+        return finish
 
     def receive_average(self) -> None:
         """Take part in an average of parameters."""

@@ -133,27 +133,25 @@ class LogitsMethod(Method):
         self, me: Participant, round: int, loss_of: Callable[[PublicBatch], Tensor]
     ) -> dict[str, float]:
         """The exchanges and steps of `collaborate`, minimising ``loss_of``; its mean as "collaborative"."""
-        batches, size = me.public.batches_of(round), me.public.batch_size
+        batches = me.public.batches_of(round)
         if not batches:
             return {}
         once = me.config.exchange == "round"
-        start = self._outputs_of_all(batches, me) if once or self.needs_start() else None
-        if once:
-            assert start is not None
-            everyone = {kind: me.share(rows, kind) for kind, rows in start.items()}
+        starts, everyone = self._as_the_round_begins(batches, me) if once or self.needs_start() else ([], [])
         me.seed_everything(round, "public")
         optimizer = None
         total: Tensor | float = 0.0
         steps = 0
         for step, images in enumerate(batches):
-            rows = slice(step * size, (step + 1) * size)
             own = self.outputs(me.public.normalise(images), me)
             batch = PublicBatch(
                 me=me,
                 images=images,
                 own=own,
-                everyone={k: everyone[k][:, rows] if once else me.share(own[k], k) for k in own},
-                start={k: start[k][rows] for k in own} if start is not None and self.needs_start() else None,
+                everyone=everyone[step]
+                if once
+                else {kind: me.share(rows, kind) for kind, rows in own.items()},
+                start=starts[step] if self.needs_start() else None,
             )
             if me.exchange.skips_nonfinite and not all(
                 rows.isfinite().all() for rows in batch.everyone.values()
@@ -172,18 +170,32 @@ class LogitsMethod(Method):
         """Receive what `collaborate` exchanges."""
         if not (self.exchanges() and server.public_batches):
             return
-        batches, size = server.public_batches, server.config.public_batch_size
-        for rows in [batches * size] if server.config.exchange == "round" else [size] * batches:
-            server.receive(rows)
-            for kind, columns in self.widths(server).items():
-                server.exchange.share(kind, None, (rows, columns))
+        size, kinds = server.config.public_batch_size, {"logits": server.classes} | self.widths(server)
+        underway: list[Callable[[], None]] = []
+        for _ in range(server.public_batches):
+            for kind, columns in kinds.items():
+                underway.append(server.begin_to_receive(kind, (size, columns)))
+                if server.config.exchange == "batch":
+                    underway.pop()()
+        for finish in underway:
+            finish()
 
-    def _outputs_of_all(self, batches: Sequence[Tensor], me: Participant) -> dict[str, Tensor]:
-        """`outputs` of all batches, (S B, ...) each, in eval mode and without gradient."""
+    def _as_the_round_begins(
+        self, batches: Sequence[Tensor], me: Participant
+    ) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+        """`outputs` of each batch, in eval mode and without gradient; with exchange=round everyone's too.
+
+        A batch travels while the next ones are computed.
+        """
         import torch
 
+        starts, underway = [], []
         me.model.eval()
         with torch.no_grad():
-            found = [self.outputs(me.public.normalise(images), me) for images in batches]
+            for images in batches:
+                starts.append(self.outputs(me.public.normalise(images), me))
+                if me.config.exchange == "round":
+                    sent = starts[-1].items()
+                    underway.append({kind: me.begin_to_share(rows, kind) for kind, rows in sent})
         me.model.train()
-        return {kind: torch.cat([outputs[kind] for outputs in found]) for kind in found[0]}
+        return starts, [{kind: receive() for kind, receive in batch.items()} for batch in underway]

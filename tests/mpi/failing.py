@@ -7,10 +7,10 @@ import time
 from fccl_mpi.federation import exchange
 from fccl_mpi.run import main
 
-share = exchange.MpiExchange.share
+begin = exchange.MpiExchange.begin
 
 
-def failing(self: exchange.MpiExchange, *things: object) -> object:
+def failing(self: exchange.MpiExchange, *things: object, **options: object) -> object:
     """Fail on rank FCCL_TEST_RANK in the third exchange, while the others wait in it."""
     self.calls = getattr(self, "calls", 0) + 1
     if self.rank == int(os.environ["FCCL_TEST_RANK"]) and self.calls == 3:
@@ -18,8 +18,8 @@ def failing(self: exchange.MpiExchange, *things: object) -> object:
         if os.environ["FCCL_TEST_FAILURE"] == "exception":
             raise KeyError("a bug")
         sys.exit(3)
-    return share(self, *things)
+    return begin(self, *things, **options)
 
 
-exchange.MpiExchange.share = failing
+exchange.MpiExchange.begin = failing
 sys.exit(main())

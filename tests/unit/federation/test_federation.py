@@ -223,7 +223,7 @@ def spoil(monkeypatch, operation: str, *calls: int) -> None:
 @pytest.mark.parametrize(
     ("operation", "call", "message"),
     [
-        ("share", 0, "round 2: green sent logits that are not finite, and no one has used them"),
+        ("begin_to_share", 0, "round 2: green sent logits that are not finite, and no one has used them"),
         ("step", 1, "round 2, participant green: its local loss became nan"),
         ("step", 5, "round 2, participant green: its model is no longer finite"),
     ],
@@ -245,7 +245,7 @@ def test_nan_stops_the_run_names_round_and_participant_and_keeps_the_last_checkp
 
 
 def test_skipped_batches_are_counted_and_the_run_goes_on(tiny, monkeypatch):
-    spoil(monkeypatch, "share", 0)
+    spoil(monkeypatch, "begin_to_share", 0)
     spoil(monkeypatch, "step", 2)  # after its second public batch: its second private one
     losses = [line["loss"] for line in numbers(federate(tiny(*TWO, "rounds=3", "on_nonfinite=skip_batch")))]
     assert losses[2]["red"]["skipped_batches"] == 1  # that of green's logits
@@ -254,7 +254,7 @@ def test_skipped_batches_are_counted_and_the_run_goes_on(tiny, monkeypatch):
 
 
 def test_a_round_without_any_finite_batch_ends_the_run(tiny, monkeypatch):
-    spoil(monkeypatch, "share", 0, 1)
+    spoil(monkeypatch, "begin_to_share", 0, 1)
     with pytest.raises(UserError, match=r"round 2, participant \w+: no batch gave finite losses"):
         federate(tiny(*TWO, "on_nonfinite=skip_batch"))
 

@@ -1,6 +1,7 @@
 """A participant that sends garbage, and what it does to the others under each aggregate."""
 
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,18 +23,18 @@ def others_accuracy(tiny, tiny_data, tmp_path, monkeypatch):
     write_public(data / "tiny" / "noise.h5", name="bars", images=bars, source="drawn")
 
     def measure(aggregate: str, honest: bool) -> float:
-        share = Participant.share
+        begin = Participant.begin_to_share
         randomness = torch.Generator().manual_seed(0)
 
-        def garbage(me: Participant, logits: torch.Tensor, kind: str = "logits") -> torch.Tensor:
+        def garbage(me: Participant, logits: torch.Tensor, kind: str = "logits") -> Callable:
             if me.name == "grey" and not honest:
                 logits = 100 * torch.randn(logits.shape, generator=randomness)
-            return share(me, logits, kind)
+            return begin(me, logits, kind)
 
         models = [f"participants.{name}.model=linear:places" for name in NAMES]
         alone = [f"participants.{name}.local_epochs=0" for name in NAMES]
         with monkeypatch.context() as fault:
-            fault.setattr(Participant, "share", garbage)
+            fault.setattr(Participant, "begin_to_share", garbage)
             config = tiny(
                 "method=feddf", f"aggregate={aggregate}", *models, *alone, "lr=0.01", "pretrain_epochs=30",
                 "rounds=30", "checkpoint_every=30", f"data={data}", f"out={tmp_path / aggregate}-{honest}",
