@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from fccl_mpi.data.images import to_device
 from fccl_mpi.federation.participant import Participant
@@ -48,6 +49,7 @@ class Recorder:
     def __init__(self, me: Participant) -> None:
         self.acts: Acts = defaultdict(list)
         self.first: float | None = None
+        self._hooks: list[RemovableHandle] = []
         networks = networks_of(me)
         owners = {id(p): name for name, network in networks.items() for p in network.parameters()}
 
@@ -58,16 +60,23 @@ class Recorder:
                     act = Pass(name, len(inputs[0]), network.training, torch.is_grad_enabled())
                     self.acts[me.phase].append(act)
 
-            next(network.children(), network).register_forward_pre_hook(enter)
+            first = next(network.children(), network)
+            self._hooks.append(first.register_forward_pre_hook(enter))
 
         def step(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if me.phase:
-                first = optimizer.param_groups[0]["params"][0]
-                self.acts[me.phase].append(Step(owners.get(id(first), "")))
+            parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+            name = next((owners[id(one)] for one in parameters if id(one) in owners), None)
+            if me.phase and name is not None:
+                self.acts[me.phase].append(Step(name))
 
         for name, network in networks.items():
             watch(name, network)
-        register_optimizer_step_pre_hook(step)
+        self._hooks.append(register_optimizer_step_pre_hook(step))
+
+    def close(self) -> None:
+        """Note nothing more."""
+        for hook in self._hooks:
+            hook.remove()
 
 
 def networks_of(me: Participant) -> dict[str, nn.Module]:

@@ -48,7 +48,7 @@ LAUNCHERS = {
 }
 REPETITIONS = 200  # of an exchange as the run makes it
 REPETITIONS_OF_OTHERS = 40
-SECONDS = 2.0  # for the exchanges of one size, where they are slow
+SECONDS = 1.0  # for the exchanges of one size, where they are slow
 SIZES = (0, 1 << 16, 1 << 20, 1 << 22)  # bytes of all participants together, rounded down, at least 4 each
 
 

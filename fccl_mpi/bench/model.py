@@ -138,7 +138,9 @@ def understand(found: dict[str, Any], path: str) -> Bench:
     )
     numbers = [bench.wall, bench.calls, bench.bytes, *itertools.chain(*bench.exchanges)]
     numbers += [getattr(work, item.name) for work in bench.participants for item in fields(work)]
-    if not (entries and all(math.isfinite(number) and number >= 0 for number in numbers)):
+    sound = all(math.isfinite(number) and number >= 0 for number in numbers)
+    timed = bench.wall > 0 and all(min(one) > 0 for one in bench.exchanges)
+    if not (entries and bench.exchanges and sound and timed):
         raise ValueError("its numbers are no measurements")
     return bench
 
