@@ -84,4 +84,10 @@ def predict(options: Namespace) -> tuple[list[model.Bench], model.Latency, list[
     nodes = benches[0].nodes if options.nodes is None else options.nodes
     require(nodes >= 1, "--nodes", nodes, "1 or more")
     latency = model.fit(benches)
-    return benches, latency, [model.predict(benches[0], latency, int(word), nodes) for word in asked]
+    measured = {bench.size: bench for bench in benches}
+
+    def terms(participants: int) -> model.Terms:
+        like = measured.get((participants, nodes), benches[0])
+        return model.predict(benches[0], latency, participants, nodes, like.lanes)
+
+    return benches, latency, [terms(int(word)) for word in asked]

@@ -119,6 +119,7 @@ class Probe:
         self._logits = 0  # floats in a public batch's
         self._peaks = {"peak_mb": 0.0, "device_peak_mb": 0.0}
         self._begun: tuple[float, float, float] | None = None
+        self._since = self._busy()
 
     def __call__(self, me: Participant | Server) -> None:
         """Between two rounds, before the first and after the last. Collective."""
@@ -162,9 +163,11 @@ class Probe:
     def found(self) -> dict[str, Any]:
         """All that this rank has to say."""
         first = None if self._recorder is None else self._recorder.first
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+        elapsed, used, cores = self._busy()
         return asdict(self.place) | {
-            "cores": cores or list(range(cores_of_this_process())),
+            "elapsed": elapsed - self._since[0],
+            "used": used - self._since[1],
+            "busy": {core: seconds - self._since[2][core] for core, seconds in cores.items()},
             "start_up": None if first is None else first - launched(),
             "rounds": [asdict(round) for round in self.rounds],
             **self._peaks,
@@ -172,6 +175,10 @@ class Probe:
 
     def _clocks(self) -> tuple[float, float, float]:
         return time.perf_counter(), time.process_time(), self.exchange.seconds_waited
+
+    def _busy(self) -> tuple[float, float, dict[int, float]]:
+        """The time, the CPU seconds of this process, and those of every core it may use, for anybody."""
+        return time.perf_counter(), time.process_time(), busy_cores()
 
     def _replay(self, me: Participant) -> None:
         import torch
@@ -280,6 +287,23 @@ def refuse_unwritable(file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=file.parent):
             pass
+
+
+def busy_cores() -> dict[int, float]:
+    """Seconds that each core of this process was at work since the machine started, and for whomever.
+
+    All 0 where the system does not tell (Linux does, in /proc).
+    """
+    own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(cores_of_this_process())
+    found = dict.fromkeys(own, 0.0)
+    with suppress(OSError):
+        for line in Path("/proc/stat").read_text().splitlines():
+            name, *ticks = line.split()
+            if name[:3] == "cpu" and name[3:].isdigit() and int(name[3:]) in found:
+                user, nice, system, _, _, *interrupts = map(int, ticks[:8])  # without idle and waiting
+                at_work = user + nice + system + sum(interrupts)
+                found[int(name[3:])] = at_work / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def launched() -> float:

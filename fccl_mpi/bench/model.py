@@ -1,7 +1,8 @@
 """A cost model of a round, from bench files: how long it takes with K participants on N nodes.
 
 The K participants are the measured ones, repeated in turn, and stand on the N nodes in blocks, as evenly as
-they can; a node is like the smallest measured one. A round is ::
+they can; a node is like the smallest measured one, with as many cores as other programs left of it (in the
+row of a number that another file has measured, as they left of that file's). A round is ::
 
     T = (compute + evaluation + overhead + imbalance) · (1 + other) + exchange
 
@@ -64,12 +65,17 @@ class Bench:
     participants: list[Work]
     wall: float
     nodes: int
-    lanes: dict[bool, int]
-    """GPUs of a node (True) and cores (False)."""
+    lanes: dict[bool, float]
+    """GPUs of a node (True) and cores that others leave (False)."""
     calls: int
     bytes: float
     exchanges: list[tuple[float, float]]
     """Bytes and seconds of exchanges alone."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many participants on how many nodes."""
+        return len(self.participants), self.nodes
 
 
 @dataclass(frozen=True)
@@ -121,17 +127,17 @@ def read(path: Path) -> Bench:
 def understand(found: dict[str, Any], path: str) -> Bench:
     """What the model takes from the content of a bench file."""
     entries = found["ranks"][1:]
+    if not entries:
+        raise ValueError("it has no participants")
     hosts = {entry["host"] for entry in entries}
-    lanes = [
-        {False: found["nodes"][host]["cores"], True: max(1, found["nodes"][host]["devices"])}
-        for host in hosts
-    ]
+    there = [found["nodes"][host] for host in hosts]
+    left = min(max(node["cores"] - node["others"], 0.1 * node["cores"]) for node in there)
     bench = Bench(
         path=path,
         participants=[work_of(entry, found) for entry in entries],
         wall=found["round"]["wall"],
         nodes=len(hosts),
-        lanes={gpu: min(lane[gpu] for lane in lanes) for gpu in (False, True)},
+        lanes={False: left, True: max(1, *(node["devices"] for node in there))},
         calls=found["round"]["calls"],
         bytes=found["round"]["bytes"],
         exchanges=[(one["bytes"], one["share_ms"]["median"] / 1e3) for one in found["exchanges"]],
@@ -140,7 +146,7 @@ def understand(found: dict[str, Any], path: str) -> Bench:
     numbers += [getattr(work, item.name) for work in bench.participants for item in fields(work)]
     sound = all(math.isfinite(number) and number >= 0 for number in numbers)
     timed = bench.wall > 0 and all(min(one) > 0 for one in bench.exchanges)
-    if not (entries and bench.exchanges and sound and timed):
+    if not (bench.exchanges and sound and timed):
         raise ValueError("its numbers are no measurements")
     return bench
 
@@ -195,16 +201,18 @@ def nonnegative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
     return best
 
 
-def predict(bench: Bench, latency: Latency, participants: int, nodes: int) -> Terms:
-    """A round of ``participants`` such as those of ``bench`` on ``nodes``."""
-    own = terms(bench, latency, len(bench.participants), bench.nodes)
+def predict(
+    bench: Bench, latency: Latency, participants: int, nodes: int, lanes: dict[bool, float] | None = None
+) -> Terms:
+    """A round of ``participants`` like those of ``bench`` on ``nodes``, each with ``lanes`` (as measured)."""
+    own = terms(bench, latency, *bench.size, bench.lanes)
     computed = own.total - own.exchange
     share = max(0.0, (bench.wall - own.total) / computed) if computed else 0.0
-    asked = terms(bench, latency, participants, nodes)
+    asked = terms(bench, latency, participants, nodes, lanes or bench.lanes)
     return Terms(**vars(asked) | {"other": share * (asked.total - asked.exchange)})
 
 
-def terms(bench: Bench, latency: Latency, participants: int, nodes: int) -> Terms:
+def terms(bench: Bench, latency: Latency, participants: int, nodes: int, lanes: dict[bool, float]) -> Terms:
     """All terms but "other"."""
     cast = [bench.participants[index % len(bench.participants)] for index in range(participants)]
     edges = [participants * node // nodes for node in range(nodes + 1)]
@@ -212,7 +220,7 @@ def terms(bench: Bench, latency: Latency, participants: int, nodes: int) -> Term
 
     def span(*parts: str) -> float:
         """Seconds until the last node has done these parts of its participants' work."""
-        return max(node_seconds(block, parts, bench.lanes) for block in blocks)
+        return max(node_seconds(block, parts, lanes) for block in blocks)
 
     # each term is what it adds to those before
     compute = span("apart", "local")
@@ -231,7 +239,7 @@ def terms(bench: Bench, latency: Latency, participants: int, nodes: int) -> Term
     )
 
 
-def node_seconds(block: Sequence[Work], parts: Sequence[str], lanes: dict[bool, int]) -> float:
+def node_seconds(block: Sequence[Work], parts: Sequence[str], lanes: dict[bool, float]) -> float:
     """Seconds that a node needs for these parts of its participants' work."""
     load = {False: 0.0, True: 0.0}
     longest = 0.0

@@ -64,6 +64,12 @@ def measured(found: dict[str, Any]) -> None:
         f"(p99 {run['share_ms']['p99']:.3f}) if all come together, MPI's bare Allgatherv "
         f"{run['bare_ms']['median']:.3f} ms (p99 {run['bare_ms']['p99']:.3f})."
     )
+    for host, node in found["nodes"].items():
+        if node["others"] > 0.1:
+            say(
+                f"Other programs used {node['others']:.1f} of the {node['cores']} cores on {host}: "
+                "without them all this is faster."
+            )
     if about["start_up"] is not None:
         say(f"Start-up, without pretraining: {about['start_up']:.1f} s until the first batch of round 1.")
 
@@ -71,7 +77,7 @@ def measured(found: dict[str, Any]) -> None:
 def predictions(benches: Sequence[Bench], latency: Latency, predicted: Sequence[Terms]) -> None:
     """A table of the terms for each number of participants, beside what was measured where it was."""
     names = [item.name for item in fields(Terms)]
-    walls = {(len(bench.participants), bench.nodes): bench.wall for bench in benches}
+    walls = {bench.size: bench.wall for bench in benches}
     table = Table(title=f"seconds of a round, predicted from {benches[0].path}", title_justify="left")
     for heading in (*names, "round", "measured"):
         table.add_column(heading, justify="right")

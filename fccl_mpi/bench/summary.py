@@ -5,7 +5,8 @@ The file is JSON. Times are seconds, and medians over the rounds, unless their n
     schema, kind              2 numbers that say what the file is: SCHEMA and "fccl_mpi.bench"
     versions, mpi, config     of the software, of the MPI library, digest of the configuration
     scenario, method, seed, domains (how many), rounds (measured)
-    nodes                     cores and devices by host, of the ranks there
+    nodes                     by host, cores and devices of the ranks there, and how many of the cores others
+                              used, from before round 1 until after the last
     ranks                     server first: rank, who, host, device, threads, cpu, peak_mb, device_peak_mb (up
                               to the end of the first round); and of participants
         model                 backbone and width
@@ -129,14 +130,16 @@ def real_phases(history: list[dict[str, Any]], name: str) -> dict[str, float]:
     return {phase: median(seconds) for phase, seconds in found.items()}
 
 
-def nodes(ranks: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Cores and devices by host, those of its ranks together."""
+def nodes(ranks: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Cores and devices by host, those of its ranks together, and the cores that other programs used."""
     found = {}
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         there = [rank for rank in ranks if rank["host"] == host]
         devices = {rank["device"] for rank in there if rank["device"].startswith("cuda")}
-        cores = {core for rank in there for core in rank["cores"]}
-        found[host] = {"cores": len(cores), "devices": len(devices)}
+        busy = {core: seconds for rank in there for core, seconds in rank["busy"].items()}
+        others = sum(busy.values()) - sum(rank["used"] for rank in there)
+        others = min(len(busy), max(0.0, others / there[0]["elapsed"]))
+        found[host] = {"cores": len(busy), "devices": len(devices), "others": others}
     return found
 
 

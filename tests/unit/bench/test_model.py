@@ -26,12 +26,14 @@ def rank(who: str, scale: float, **about: object) -> dict:
     return {"who": who, "waited": 1.0, **of_cpu, **about}
 
 
-def bench(path: Path, *participants: dict, wall: float, cores: int = 4, **about: object) -> Path:
+def bench(
+    path: Path, *participants: dict, wall: float, cores: int = 4, others: float = 0, **about: object
+) -> Path:
     """A bench file: two collectives a round, of 100 bytes; each takes 1 s, and 1 s more for 100 bytes."""
     content = {
         "schema": 1,
         "kind": "fccl_mpi.bench",
-        "nodes": {host: {"cores": cores, "devices": 1} for host in ("a", "b")},
+        "nodes": {host: {"cores": cores, "devices": 1, "others": others} for host in ("a", "b")},
         "ranks": [{"who": "server", "host": "a"}, *participants],
         "round": {"wall": wall, "calls": 2, "bytes": 100},
         "exchanges": [{"bytes": size, "share_ms": {"median": 1000 + 10 * size}} for size in (1, 101)],
@@ -64,6 +66,16 @@ def test_a_node_with_more_participants_than_cores_takes_the_sum_of_their_work(tm
     assert predict(found, 3, 2).nodes == 2 and predict(found, 1, 4).compute == 7
     # latency is per other rank, since one file cannot tell more, and bytes grow as participants
     assert predict(found, 16, 8).exchange == pytest.approx(2 * 16 / 2 + 16 / 2)
+
+
+def test_other_programs_leave_fewer_cores_and_a_measured_row_has_its_own(tmp_path, capsys):
+    ranks = [rank("x", 1.0), rank("y", 1.0)]
+    path = bench(tmp_path / "2.json", *ranks, wall=22.0, cores=2, others=1)
+    assert predict(model.read(path), 2, 1).compute == 14
+    more = bench(tmp_path / "4.json", *ranks, *ranks, wall=23.0, cores=2)
+    assert run(["--predict", str(path), str(more), "--participants", "4,8"], None) == 0
+    four, eight = capsys.readouterr().out.splitlines()[4:6]
+    assert "14.000" in four and "56.000" in eight
 
 
 def test_participants_share_the_gpus_and_are_busy_while_they_do_not_wait(tmp_path):
@@ -111,7 +123,7 @@ def test_no_cost_is_negative():
         ('{"round": 3}', "is no bench file (it is something else)"),
         ('{"kind": "fccl_mpi.bench", "schema": 2}', "it is of schema 2, not 1"),
         ('{"kind": "fccl_mpi.bench", "schema": 1, "ranks": 3}', "is damaged (TypeError"),
-        ('{"kind": "fccl_mpi.bench", "schema": 1, "ranks": []}', "is damaged (KeyError"),
+        ('{"kind": "fccl_mpi.bench", "schema": 1, "ranks": []}', "it has no participants"),
         ({"round": {"wall": float("nan"), "calls": 1, "bytes": 4}}, "its numbers are no measurements"),
         ({"exchanges": []}, "its numbers are no measurements"),
     ],
