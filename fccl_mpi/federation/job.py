@@ -1,9 +1,12 @@
 """What `fccl_mpi.run` does on each rank: settings, MPI, image sets, rounds, an exit code for how it ended."""
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fccl_mpi.config.cli import Parser
 from fccl_mpi.config.compose import compose, to_yaml
@@ -12,8 +15,13 @@ from fccl_mpi.core.errors import AgreedError, UserError
 from fccl_mpi.core.stopping import EXIT_CODE, StopRequest
 from fccl_mpi.federation.exchange import Exchange, MpiExchange, agree
 from fccl_mpi.federation.rounds import participate, serve
-from fccl_mpi.federation.world import check_size, ending_together, join, load_mpi, speaks
+from fccl_mpi.federation.world import Place, check_size, ending_together, join, load_mpi, speaks
 from fccl_mpi.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    import torch
+
+    Work = Callable[[MpiExchange, Place, torch.device | None], bool]
 
 
 def run(arguments: Sequence[str] | None, stop: StopRequest) -> int:
@@ -25,9 +33,25 @@ def run(arguments: Sequence[str] | None, stop: StopRequest) -> int:
         if options.print_config:
             print(to_yaml(config), end="")
             return 0
+    except UserError as error:
+        return refuse(error) if speaks(os.environ) else 2
+
+    def work(exchange: Exchange, place: Place, device: torch.device | None) -> bool:
+        return federate(config, exchange, place, device, stop)
+
+    return on_ranks(config, stop, work)
+
+
+def on_ranks(config: Config, stop: StopRequest, work: Work, program: str = "fccl_mpi.run") -> int:
+    """Do ``work`` on every rank, which ends all of them together; returns the exit code.
+
+    ``work`` takes the exchange, this rank's place and its device (None on the server), and returns whether
+    it was stopped on request.
+    """
+    try:
         stop.after(config.stop_after)
         comm = load_mpi()
-        check_size(comm.size, list(config.participants), os.environ)
+        check_size(comm.size, list(config.participants), os.environ, program)
     except UserError as error:
         return refuse(error) if speaks(os.environ) else 2
     try:
@@ -36,13 +60,24 @@ def run(arguments: Sequence[str] | None, stop: StopRequest) -> int:
             exchange = MpiExchange(comm, who, timeout=60 * config.timeout)
             place, device = join(config, comm, exchange)
             prepare_images(config, exchange)
-            if device is None:
-                stopped = serve(config, exchange, place, stop)
-            else:
-                stopped = participate(config, exchange, place, device, stop)
+            stopped = work(exchange, place, device)
     except AgreedError as error:
         return refuse(error) if comm.rank == 0 else 2
     return EXIT_CODE if stopped else 0
+
+
+def federate(
+    config: Config,
+    exchange: Exchange,
+    place: Place,
+    device: torch.device | None,
+    stop: object = False,
+    probe: Callable[[Any], None] | None = None,
+) -> bool:
+    """This rank's part in all rounds, as server or participant; returns whether it was stopped on request."""
+    if device is None:
+        return serve(config, exchange, place, stop, probe)
+    return participate(config, exchange, place, device, stop, probe)
 
 
 def prepare_images(config: Config, exchange: Exchange) -> None:

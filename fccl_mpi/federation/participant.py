@@ -41,6 +41,7 @@ class Participant:
         self.exchange, self.device = exchange, device
         self.staging = Staging(device, config.gpu_aware_mpi)
         self.seconds: dict[str, float] = defaultdict(float)
+        self.phase = ""  # of the round, while it is `timed`
         self.skipped = 0  # batches that on_nonfinite=skip_batch has left out in this round
 
         home = Path(config.data) / config.task
@@ -262,7 +263,9 @@ class Participant:
     def timed(self, phase: str) -> Iterator[None]:
         """Add the seconds spent inside to ``seconds[phase]``, and those spent waiting to "exchange"."""
         begun, waited = time.perf_counter(), self.exchange.seconds_waited
+        self.phase = phase
         yield
+        self.phase = ""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.seconds[phase] += time.perf_counter() - begun

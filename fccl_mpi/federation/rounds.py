@@ -6,7 +6,7 @@ Neither imports torch by itself: the server needs none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,19 @@ if TYPE_CHECKING:
 
 
 def participate(
-    config: Config, exchange: Exchange, place: Place, device: torch.device, stop: object = False
+    config: Config,
+    exchange: Exchange,
+    place: Place,
+    device: torch.device,
+    stop: object = False,
+    probe: Callable[[Participant], None] | None = None,
 ) -> bool:
     """A rank above 0, from reading its images to the last round. Collective with `serve`.
 
     Returns whether the federation stopped before its last round because ``stop``, looked at after each
-    round and while pretraining, was true on some rank. Raises AgreedError on every rank where any of them
-    cannot begin.
+    round and while pretraining, was true on some rank. ``probe`` is called between the rounds, before
+    round 1 and after the last: it may be collective, and must leave everything as it was. Raises
+    AgreedError on every rank where any of them cannot begin.
     """
     from fccl_mpi.federation.participant import Participant
 
@@ -62,6 +68,8 @@ def participate(
     if done is not None:
         me.load_whole(read_model(checkpoints.model_path(done, me.name), like=me.whole_state()))
     for round in rounds_to_do(done, config.rounds):
+        if probe and round > 0:
+            probe(me)
         loss: dict[str, float] = {}
         exchange.round = round
         if round > 0:
@@ -88,11 +96,19 @@ def participate(
             exchange.gather("digest", written)  # (7)
         if stopping and round < config.rounds:
             return True
+    if probe:
+        probe(me)
     diagnose(me, Path(folder))  # (8)
     return False
 
 
-def serve(config: Config, exchange: Exchange, place: Place, stop: object = False) -> bool:
+def serve(
+    config: Config,
+    exchange: Exchange,
+    place: Place,
+    stop: object = False,
+    probe: Callable[[Server], None] | None = None,
+) -> bool:
     """Rank 0, from comparing what the ranks have to the last commit. Collective with `participate`.
 
     Returns and raises as it does.
@@ -122,6 +138,8 @@ def serve(config: Config, exchange: Exchange, place: Place, stop: object = False
         voice.close()
         return True
     for round in rounds_to_do(done, config.rounds):
+        if probe and round > 0:
+            probe(server)
         exchange.round = round
         server.begin_round()
         if round > 0:
@@ -138,6 +156,8 @@ def serve(config: Config, exchange: Exchange, place: Place, stop: object = False
             voice.say(f"stopped on request after round {round}; the same command goes on from here")
             voice.close()
             return True
+    if probe:
+        probe(server)
     collect(server)  # (8)
     server.conclude()
     voice.close()

@@ -53,7 +53,9 @@ def speaks(environment: Mapping[str, str]) -> bool:
     return launch is None or launch.rank == 0
 
 
-def check_size(size: int, participants: list[str], environment: Mapping[str, str]) -> None:
+def check_size(
+    size: int, participants: list[str], environment: Mapping[str, str], program: str = "fccl_mpi.run"
+) -> None:
     """Raise UserError unless ``size`` ranks are one server and a rank for each participant.
 
     A launcher of another MPI starts processes that do not find each other, each a world of its own of
@@ -68,7 +70,7 @@ def check_size(size: int, participants: list[str], environment: Mapping[str, str
         )
     if size != needed:
         names = ", ".join(participants)
-        start = f"start with: mpirun -n {needed} python -m fccl_mpi.run"
+        start = f"start with: mpirun -n {needed} python -m {program}"
         if size == 1:
             raise UserError(
                 f"only one process was started, but the server and {names} need one each; {start}"

@@ -78,7 +78,7 @@ def test_contributing_shows_these_floors():
     "module",
     [
         *("fccl_mpi", "fccl_mpi.run", "fccl_mpi.methods.registry", "data_prep.__main__"),
-        *("fccl_mpi.sweep.sweep", "fccl_mpi.report.report", "fccl_mpi.reproduce"),
+        *("fccl_mpi.sweep.sweep", "fccl_mpi.report.report", "fccl_mpi.reproduce", "fccl_mpi.bench.command"),
     ],
 )
 def test_programs_start_without_mpi_and_without_torch(module: str):

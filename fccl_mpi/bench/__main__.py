@@ -1,0 +1,27 @@
+"""``mpirun -n <participants + 1> python -m fccl_mpi.bench [key=value ...]``: what a round costs, and why.
+
+``python -m fccl_mpi.bench --predict bench.json --participants 1024 --nodes 16`` goes on from there.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from fccl_mpi.core.stopping import StopRequest, die_with_launcher
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code.
+
+    0: done; 1: a bug; 2: something for the user to mend; 75: stopped on request.
+    """
+    stop = StopRequest()
+    die_with_launcher()
+    from fccl_mpi.bench.command import run
+
+    code = run(arguments, stop)
+    stop.ignore()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
