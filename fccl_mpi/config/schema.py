@@ -98,6 +98,9 @@ class Config:
     """The public image set; `public=<name>` chooses one."""
     exchange: str = "batch"
     """When logits travel: at every public `batch` (as released) or once a `round` (Algorithm 1)."""
+    collective: str = "allgather"
+    """How logits travel: by `allgather` everyone gets each one's; by `allreduce` their mean, whose bytes do
+    not grow with the participants, for methods that need no more: fccl, fccl_plus, fedmd, feddf."""
     aggregate: str = "mean"
     """How the participants' logits become one: `mean`, or `median` or `trimmed_mean` of each entry, which a
     participant that sends garbage cannot ruin."""
@@ -137,6 +140,8 @@ class Config:
     """Folder of run folders: <out>/<scenario>/<method>/<config digest>-s<seed>."""
     resume: str = "auto"
     """`auto` goes on from the last complete checkpoint; `never` refuses a folder that holds a run."""
+    evaluate_every: int = 1
+    """Rounds between evaluations on the test sets; round 0 and the last one always have one."""
     checkpoint_every: int = 1
     """Rounds between checkpoints; the last round always has one."""
     keep: int = 2
@@ -169,6 +174,12 @@ class Config:
         if is_dataclass(self.method):
             require_finite(self.method, "method.")
         require_choice("exchange", self.exchange, ("batch", "round"))
+        require_choice("collective", self.collective, ("allgather", "allreduce"))
+        if self.collective == "allreduce":
+            require(self.aggregate == "mean", "aggregate", self.aggregate, "mean where collective=allreduce")
+            name, suffices = getattr(self.method, "name", ""), getattr(self.method, "mean_suffices", True)
+            rule = f"allgather with method={name}, which needs the logits of each participant"
+            require(suffices, "collective", self.collective, rule)
         require_choice("aggregate", self.aggregate, ("mean", "median", "trimmed_mean"))
         require_choice("resume", self.resume, ("auto", "never"))
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
@@ -176,7 +187,9 @@ class Config:
         require_choice("precision", self.precision, ("float32", "tf32", "bf16"))
         for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "test_size", "keep", "threads"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
-        for key in ("public_size", "local_batch_size", "evaluate_batch_size", "checkpoint_every"):
+        for key in ("public_size", "local_batch_size", "evaluate_batch_size"):
+            require(getattr(self, key) >= 1, key, getattr(self, key), "1 or more")
+        for key in ("evaluate_every", "checkpoint_every"):
             require(getattr(self, key) >= 1, key, getattr(self, key), "1 or more")
         for key in ("stop_after", "timeout"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")

@@ -84,6 +84,7 @@ class Exchange(ABC):
         shape: tuple[int, ...],
         givers: Sequence[int] | None = None,
         empty: "Empty | None" = None,
+        mean: bool = False,
     ) -> Callable[[], Any]:
         """Give an own float32 array; who gives nothing, as the server, passes None. All get all of them.
 
@@ -93,30 +94,38 @@ class Exchange(ABC):
             shape: its shape, the same for all who give.
             givers: indices of the participants who give, ascending; all of them if None.
             empty: makes the float32 array or tensor of a shape that receives; of the host's memory if None.
+            mean: whether the mean is all that is wanted.
 
         Returns:
             What waits for the others, so that it may be called when there is nothing left to compute: on all
-            ranks in the order of `begin`. It returns float32 (givers, *shape) in participant order, made by
-            ``empty``, which the next `begin` of this kind and size may overwrite. It raises AgreedError, on
-            every rank, naming who gave what is not finite; with ``skips_nonfinite`` that is left to the
-            caller, but for parameters, of which no batch can be skipped.
+            ranks in the order of `begin`. It returns float32 (givers, *shape) in participant order, or their
+            mean (1, *shape), made by ``empty``, which the next `begin` of this kind and size may overwrite.
+            It raises AgreedError, on every rank, naming who gave what is not finite; with
+            ``skips_nonfinite`` that is left to the caller, but for parameters, of which no batch can be
+            skipped.
         """
         giving = range(self.participants) if givers is None else givers
+        whole = (1 if mean else len(giving), *shape)
         given = np.empty(0, np.float32) if own is None else own
         if tuple(given.shape) != (tuple(shape) if self.rank - 1 in giving else (0,)):
             raise ValueError(f"rank {self.rank} gives {kind} of shape {given.shape}, not {shape}")
         self.record[Given(self.round, kind, tuple(given.shape), given.nbytes)] += 1
-        self._underway.append(self._begin(kind, given, tuple(shape), giving, empty or host_array))
+        begin = self._begin_mean if mean else self._begin
+        self._underway.append(begin(kind, given, whole, giving, empty or host_array))
         return lambda: self._checked(kind, self._underway.pop(0)(), giving)
 
     def _checked(self, kind: str, everyone: Any, giving: Sequence[int]) -> Any:
         """What `begin` says of what all have given."""
-        self.bytes_exchanged[kind] += everyone.nbytes
+        self.bytes_exchanged[kind] += everyone[0].nbytes * len(giving)
         may_be_skipped = self.skips_nonfinite and kind != "parameters"
         if not may_be_skipped and not _finite(everyone):
             while self._underway:  # on all ranks, before all of them leave
                 self._underway.pop(0)()
-            bad = [self.who[i + 1] for i, array in zip(giving, everyone, strict=True) if not _finite(array)]
+            bad = ["someone"]  # whom a mean does not tell
+            if len(everyone) == len(giving):
+                bad = [
+                    self.who[i + 1] for i, array in zip(giving, everyone, strict=True) if not _finite(array)
+                ]
             raise AgreedError(
                 f"round {self.round}: {' and '.join(bad)} sent {kind} that are not finite, and no one has "
                 "used them; the last checkpoint is intact: try a lower lr, or on_nonfinite=skip_batch"
@@ -141,7 +150,12 @@ class Exchange(ABC):
 
     @abstractmethod
     def _begin(
-        self, kind: str, given: Any, shape: tuple[int, ...], giving: Sequence[int], empty: Empty
+        self, kind: str, given: Any, whole: tuple[int, ...], giving: Sequence[int], empty: Empty
+    ) -> Callable[[], Any]: ...
+
+    @abstractmethod
+    def _begin_mean(
+        self, kind: str, given: Any, whole: tuple[int, ...], giving: Sequence[int], empty: Empty
     ) -> Callable[[], Any]: ...
 
     @abstractmethod
@@ -215,16 +229,37 @@ class MpiExchange(Exchange):
         self._begun: list[MPI.Request] = []
 
     def _begin(
-        self, kind: str, given: Any, shape: tuple[int, ...], giving: Sequence[int], empty: Empty
+        self, kind: str, given: Any, whole: tuple[int, ...], giving: Sequence[int], empty: Empty
     ) -> Callable[[], Any]:
         """One allgatherv in which who gives nothing, as the server, has count 0."""
-        whole = (len(giving), *shape)
-        free = self._free[kind, whole]
-        everyone = free.pop() if free else empty(whole)
         counts = [0] * self.comm.size
         for index in giving:
-            counts[index + 1] = math.prod(shape)
-        request = self.comm.Iallgatherv(given, [everyone, counts])
+            counts[index + 1] = math.prod(whole[1:])
+        free, everyone = self._receiving(kind, whole, empty)
+        return self._started(self.comm.Iallgatherv(given, [everyone, counts]), everyone, free)
+
+    def _begin_mean(
+        self, kind: str, given: Any, whole: tuple[int, ...], giving: Sequence[int], empty: Empty
+    ) -> Callable[[], Any]:
+        """One allreduce in which who gives nothing, as the server, gives zeros."""
+        own = given if self.rank - 1 in giving else np.zeros(whole, np.float32)
+        free, total = self._receiving(kind, whole, empty)
+        receive = self._started(self.comm.Iallreduce(own, total), total, free)
+
+        def divided() -> Any:
+            total = receive()
+            total /= len(giving)
+            return total
+
+        return divided
+
+    def _receiving(self, kind: str, whole: tuple[int, ...], empty: Empty) -> tuple[list[Any], Any]:
+        """The buffers of a kind and size that nobody uses, and one to receive into."""
+        free = self._free[kind, whole]
+        return free, free.pop() if free else empty(whole)
+
+    def _started(self, request: "MPI.Request", everyone: Any, free: list[Any]) -> Callable[[], Any]:
+        """What waits for a collective that has begun and receives into ``everyone``."""
         self._begun = [earlier for earlier in self._begun if not earlier.Test()]  # which also moves them on
         self._begun.append(request)
 

@@ -22,13 +22,19 @@ class InProcessExchange(Exchange):
         self._table = table
 
     def _begin(
-        self, kind: str, given: Any, shape: tuple[int, ...], giving: Sequence[int], empty: Empty
+        self, kind: str, given: Any, whole: tuple[int, ...], giving: Sequence[int], empty: Empty
     ) -> Callable[[], Any]:
         def receive() -> np.ndarray:
             arrays = self._table.swap(self.rank, given)[1:]
             return np.stack([arrays[index] for index in giving])
 
         return receive
+
+    def _begin_mean(
+        self, kind: str, given: Any, whole: tuple[int, ...], giving: Sequence[int], empty: Empty
+    ) -> Callable[[], Any]:
+        receive = self._begin(kind, given, whole, giving, empty)
+        return lambda: receive().mean(0, keepdims=True)
 
     def _gather(self, thing: Any) -> list[Any] | None:
         everything = self._table.swap(self.rank, thing)

@@ -118,21 +118,24 @@ class Participant:
         parameters = [parameter for model in models or (self.model,) for parameter in model.parameters()]
         return torch.optim.Adam(parameters, lr=self.config.lr, fused=True)
 
-    def share(self, logits: Tensor, kind: str = "logits") -> Tensor:
+    def share(self, logits: Tensor, kind: str = "logits", mean: bool = False) -> Tensor:
         """Exchange logits (B, C), or another tensor, on public images: all participants', (K, B, C).
 
-        In participant order, the own ones at ``index``; valid until the next exchange. Raises AgreedError
-        where some are not finite, unless ``on_nonfinite=skip_batch``.
+        In participant order, the own ones at ``index``; or, if that is all that is wanted, their ``mean``
+        (1, B, C). Valid until the next exchange. Raises AgreedError where some are not finite, unless
+        ``on_nonfinite=skip_batch``.
         """
-        return self.begin_to_share(logits, kind)()
+        return self.begin_to_share(logits, kind, mean)()
 
-    def begin_to_share(self, logits: Tensor, kind: str = "logits") -> Callable[[], Tensor]:
+    def begin_to_share(
+        self, logits: Tensor, kind: str = "logits", mean: bool = False
+    ) -> Callable[[], Tensor]:
         """Give what `share` gives; the function that is returned waits for the others' and returns them.
 
         Several may be under way at a time; they are waited for in their order.
         """
         own = self.staging.send(logits)
-        receive = self.exchange.begin(kind, own, tuple(own.shape), empty=self.staging.empty)
+        receive = self.exchange.begin(kind, own, tuple(own.shape), empty=self.staging.empty, mean=mean)
         return lambda: self.staging.take(receive())
 
     def average(self, model: nn.Module | None = None, weight: float = 1.0, group: str = "") -> None:
@@ -151,6 +154,15 @@ class Participant:
     def consensus(self, entries: Sequence[Tensor]) -> Tensor:
         """What the participants' logits (B, C) say together: their mean, or as ``aggregate=`` says."""
         return AGGREGATES[self.config.aggregate](entries)
+
+    def with_own(self, everyone: Tensor, own: Tensor, sent: Tensor) -> Sequence[Tensor]:
+        """Entries for `consensus` in which ``own`` (B, C) stands for what this participant has ``sent``.
+
+        ``everyone`` is as `share` returned it: of all (K, B, C), or their mean (1, B, C).
+        """
+        if self.config.collective == "allreduce":
+            return [everyone[0] + (own - sent.detach()) / self.participants]
+        return [*everyone[: self.index], own, *everyone[self.index + 1 :]]
 
     @torch.no_grad()
     def predict(self, images: Tensor | Sequence[Tensor], normalise: Normaliser | None = None) -> Tensor:

@@ -96,10 +96,11 @@ def introduce(voice: Voice, config: Config, cards: list[Card]) -> None:
             f"{card.place.who}, {card.model}, {card.parameters:,} parameters, "
             f"{card.private_images} private and {card.test_images} test images"
         )
-    each = 4 * config.public_batch_size * cards[1].classes
+    logits = config.public_batch_size * cards[1].classes
+    received = 4 * logits * (1 if config.collective == "allreduce" else len(cards[1:]))
     voice.say(
         f"public: {config.public.name}, {config.public_size} images, an exchange every {config.exchange}; "
-        f"a batch of {config.public_batch_size} is {each * len(cards[1:])} bytes of logits"
+        f"a batch of {config.public_batch_size} is {received} bytes of logits to each"
     )
 
 

@@ -85,7 +85,7 @@ def participate(
             loss["skipped_batches"], me.skipped = me.skipped, 0
         with me.timed("evaluate"):
             me.refuse_nonfinite()
-            correct = me.evaluate()
+            correct = me.evaluate() if is_evaluated(round, config) else None
         report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "stop": bool(stop)}
         me.seconds.clear()
         stopping = any(told["stop"] for told in exchange.allgather("report", report))  # (6)
@@ -167,6 +167,11 @@ def serve(
 def rounds_to_do(done: int | None, rounds: int) -> Iterator[int]:
     """Round 0, after pretraining, to the last; only those after ``done`` where a checkpoint has it."""
     return iter(range(0 if done is None else done + 1, rounds + 1))
+
+
+def is_evaluated(round: int, config: Config) -> bool:
+    """Whether a round ends with an evaluation: every so often, and the last."""
+    return round == config.rounds or round % config.evaluate_every == 0
 
 
 def is_due(round: int, config: Config) -> bool:

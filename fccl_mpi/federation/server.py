@@ -39,13 +39,14 @@ class Server:
     def begin_to_receive(self, kind: str, shape: tuple[int, int]) -> Callable[[], None]:
         """Take part in an exchange of logits, or another kind, on public images; what is returned ends it.
 
-        Of logits it is noted then how far all agree.
+        Of logits it is noted then how far all agree, where each one's are seen.
         """
-        receive = self.exchange.begin(kind, None, shape)
+        mean = self.config.collective == "allreduce"
+        receive = self.exchange.begin(kind, None, shape, mean=mean)
 
         def finish() -> None:
             everyone = receive()
-            if kind == "logits":
+            if kind == "logits" and not mean:
                 votes = everyone.argmax(axis=2)
                 self.agreements.append(float((votes == votes[0]).all(axis=0).mean()))
 
@@ -64,7 +65,8 @@ class Server:
         """Turn the participants' reports into the round's line of metrics.jsonl and of the screen."""
         line: dict[str, Any] = {"round": round}
         for place, measure in ((1, "top1"), (2, "top5")):
-            matrix = None if measure == "top5" and self.classes < 5 else accuracy_matrix(reports, place)
+            known = reports[0]["correct"] is not None and (measure == "top1" or self.classes >= 5)
+            matrix = accuracy_matrix(reports, place) if known else None
             line[measure] = matrix
             line[f"intra_{measure}"], line[f"inter_{measure}"] = means(matrix, self.domains)
         wall = time.perf_counter() - self._begun
@@ -82,7 +84,8 @@ class Server:
             self.board.append(line, self.names)
         self.voice.done(round)
         self.voice.say(
-            f"round {round:>3}/{self.config.rounds}  intra {line['intra_top1']:6.2f} %"
+            f"round {round:>3}/{self.config.rounds}"
+            + ("" if line["intra_top1"] is None else f"  intra {line['intra_top1']:6.2f} %")
             + ("" if line["inter_top1"] is None else f"  inter {line['inter_top1']:6.2f} %")
             + "".join(f"  {k} {v:.4f}" for k, v in mean_losses(reports).items())
             + f"  {line['bytes_exchanged'] / 1e6:.2f} MB  {wall:.1f} s"

@@ -27,6 +27,7 @@ class Method:
 
     name: str = ""
     averaged: ClassVar[bool] = True  # whether homogeneous=true adds an average of parameters
+    mean_suffices: ClassVar[bool] = True  # whether the mean is all it wants of what others send: allreduce
 
     # --- before the first round: no collectives ---
 
@@ -80,7 +81,8 @@ class PublicBatch:
     own: dict[str, Tensor]
     """What the model says now, with gradient, by kind: logits (B, C), and what else `outputs` names."""
     everyone: dict[str, Tensor]
-    """What all participants exchanged, (K, B, ...) by the same kinds, own rows at ``me.index``."""
+    """What all participants exchanged, (K, B, ...) by the same kinds, own rows at ``me.index``; with
+    ``collective=allreduce`` their mean alone, (1, B, ...)."""
     start: dict[str, Tensor] | None
     """What the model said as the round began, in eval mode, where `needs_start` asks for it."""
 
@@ -89,6 +91,7 @@ class PublicBatch:
 class LogitsMethod(Method):
     """Participants exchange logits on public images and minimise `public_loss` of them."""
 
+    mean_suffices: ClassVar[bool] = False
     public_optimizer: str = "batch"
     """Lifetime of Adam in the collaborative update: new for every public `batch` (as released) or `round`."""
 
@@ -136,7 +139,7 @@ class LogitsMethod(Method):
         batches = me.public.batches_of(round)
         if not batches:
             return {}
-        once = me.config.exchange == "round"
+        once, mean = me.config.exchange == "round", me.config.collective == "allreduce"
         starts, everyone = self._as_the_round_begins(batches, me) if once or self.needs_start() else ([], [])
         me.seed_everything(round, "public")
         optimizer = None
@@ -150,7 +153,7 @@ class LogitsMethod(Method):
                 own=own,
                 everyone=everyone[step]
                 if once
-                else {kind: me.share(rows, kind) for kind, rows in own.items()},
+                else {kind: me.share(rows, kind, mean) for kind, rows in own.items()},
                 start=starts[step] if self.needs_start() else None,
             )
             if me.exchange.skips_nonfinite and not all(
@@ -196,6 +199,7 @@ class LogitsMethod(Method):
                 starts.append(self.outputs(me.public.normalise(images), me))
                 if me.config.exchange == "round":
                     sent = starts[-1].items()
-                    underway.append({kind: me.begin_to_share(rows, kind) for kind, rows in sent})
+                    mean = me.config.collective == "allreduce"
+                    underway.append({kind: me.begin_to_share(rows, kind, mean) for kind, rows in sent})
         me.model.train()
         return starts, [{kind: receive() for kind, receive in batch.items()} for batch in underway]

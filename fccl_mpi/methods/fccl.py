@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fccl_mpi import maths
 from fccl_mpi.config.schema import require, require_choice
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Fccl(LogitsMethod):
     """Cross-correlation of public logits, then distillation from the own past (CVPR 2022)."""
 
+    mean_suffices: ClassVar[bool] = True
     off_diag_weight: float = 0.0051
     """λ_Col of Eq. 2: weight of the off-diagonal entries."""
     local_weight: float = 1.0
@@ -52,9 +54,9 @@ class Fccl(LogitsMethod):
 
     def public_loss(self, logits: Tensor, everyone: Tensor, start: Tensor | None, me: Participant) -> Tensor:
         """L_Col of Eq. 2 between own logits and the participants' mean."""
-        entries = list(everyone)
-        if start is not None:
-            entries[me.index] = start
+        entries: Sequence[Tensor] = list(everyone)
+        if start is not None and me.config.exchange == "batch":  # else it is what was sent
+            entries = me.with_own(everyone, own=start, sent=logits)
         matrix = maths.correlation.cross_correlation(
             logits, me.consensus(entries), unbiased_std=self.unbiased_std
         )

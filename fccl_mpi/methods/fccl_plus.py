@@ -12,7 +12,7 @@ exchanges
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fccl_mpi import maths
 from fccl_mpi.config.schema import require
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class FcclPlus(LogitsMethod):
     """Cross-correlation and image similarities on public images, non-target distillation (TPAMI 2023)."""
 
+    mean_suffices: ClassVar[bool] = True
     off_diag_weight: float = 0.0051
     """λ_Col: weight of the off-diagonal entries in the cross-correlation loss (FCCL's)."""
     unbiased_std: bool = True

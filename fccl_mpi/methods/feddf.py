@@ -9,7 +9,7 @@ stops early on a validation set; here it takes as many steps as every other meth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fccl_mpi import maths
 from fccl_mpi.config.schema import require
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class FedDf(LogitsMethod):
     """Distillation from the ensemble of all participants on public images (NeurIPS 2020)."""
 
+    mean_suffices: ClassVar[bool] = True
     temperature: float = 1.0
     """Temperature of the distillation (1 in the original)."""
     average_groups: bool = False

@@ -13,7 +13,7 @@ the features have become.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fccl_mpi import maths
 from fccl_mpi.config.schema import require
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class FedMd(LogitsMethod):
     """L1 distance to the consensus of all logits on public images (NeurIPS 2019 workshop)."""
 
+    mean_suffices: ClassVar[bool] = True
     public_pretraining_epochs: int = 0
     """Epochs on the public set's labels before round 1 (the original: until it stops improving), private
     pretraining anew after it; 0, as CVPR 2022 compares it: all methods start from the same models."""

@@ -99,19 +99,21 @@ def accuracy_against_bytes(setting: Setting, measure: str) -> Picture | Omitted:
     for variant in variants:
         look = look_of(variant, variants)
         runs = list(variant.runs.values())
-        length = min(len(run.rounds) for run in runs)
+        seen = [{line["round"]: line[measure] for line in run.evaluated} for run in runs]
+        rounds = sorted(set(seen[0]).intersection(*seen))
         curve = np.mean(
-            [[overall(np.array(line[measure]), run.domains) for line in run.rounds[:length]] for run in runs],
+            [
+                [overall(np.array(found[round]), run.domains) for round in rounds]
+                for run, found in zip(runs, seen, strict=True)
+            ],
             axis=0,
         )
-        sent = np.mean([cumulated_mb(run)[:length] for run in runs], axis=0)
+        sent = np.mean([cumulated_mb(run)[rounds] for run in runs], axis=0)
         if variant in sending:
             axes.plot(sent[1:], curve[1:], label=variant.label, marker=".", linewidth=1.2, **look)
         else:
             axes.axhline(curve[-1], label=f"{variant.label} (nothing sent)", linewidth=1, **look)
-        data += [
-            (variant.label, r, float(x), float(y)) for r, (x, y) in enumerate(zip(sent, curve, strict=True))
-        ]
+        data += [(variant.label, r, float(x), float(y)) for r, x, y in zip(rounds, sent, curve, strict=True)]
         told.append(f"{variant.label} {curve[-1]:.1f} % for {sent[-1]:.3g} MB")
     axes.set(
         xlabel="MB that all participants sent, summed over rounds",

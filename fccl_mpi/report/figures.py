@@ -1,7 +1,7 @@
 """Figures 4 to 8 of the paper, from runs: each a picture, or a sentence that says what to run for it."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib import rc_context
@@ -137,13 +137,16 @@ def figure6(setting: Setting, measure: str) -> Picture | Omitted:
     for variant in variants:
         look = look_of(variant, variants)
         runs = list(variant.runs.values())
-        curves = [[float(intra(np.array(line[measure])).mean()) for line in run.rounds] for run in runs]
+        curves = [
+            {line["round"]: float(intra(np.array(line[measure])).mean()) for line in run.evaluated}
+            for run in runs
+        ]
         data += draw_curves(left_panel, curves, last, variant.label, look, "intra")
-        ends = sample([curve[-1] for curve in curves])
+        ends = sample([curve[max(curve)] for curve in curves])
         told.append(f"{variant.label} from {sample([c[0] for c in curves]).mean:.1f} to {ends.mean:.1f} %")
         losses = [local_losses(run) for run in runs]
         if all(losses):
-            data += draw_curves(right_panel, losses, last, variant.label, look, "local loss", start=1)
+            data += draw_curves(right_panel, losses, last, variant.label, look, "local loss")
     left_panel.set(xlabel="round", ylabel="mean intra-domain accuracy, %")
     right_panel.set(xlabel="round", ylabel="local loss, mean of participants")
     for panel in (left_panel, right_panel):
@@ -306,33 +309,34 @@ def scatter(axes: Axes, place: np.ndarray, classes: np.ndarray) -> None:
     axes.grid(False)
 
 
-def local_losses(run: Run) -> list[float]:
-    """Mean over participants of the local loss in each round from 1 on; empty where one has none."""
-    found = []
+def local_losses(run: Run) -> dict[int, float]:
+    """Mean over participants of the local loss, by round from 1 on; empty where one has none."""
+    found = {}
     for line in run.rounds[1:]:
         values = [terms.get("local") for terms in line["loss"].values()]
         if any(value is None for value in values):
-            return []
-        found.append(float(np.mean(values)))
+            return {}
+        found[line["round"]] = float(np.mean(values))
     return found
 
 
 def draw_curves(
     axes: Axes,
-    curves: Sequence[Sequence[float]],
+    curves: Sequence[Mapping[int, float]],
     last: int,
     label: str,
     look: dict,
     quantity: str,
-    start: int = 0,
 ) -> list[tuple]:
-    """Mean and deviation over runs of a quantity of each round; a single point goes on as a level line."""
-    length = min(map(len, curves))
-    array = np.array([curve[:length] for curve in curves])
+    """Mean and deviation over runs of a quantity by round, where all have it.
+
+    A single point goes on as a level line.
+    """
+    rounds = sorted(set(curves[0]).intersection(*curves))
+    array = np.array([[curve[round] for round in rounds] for curve in curves])
     mean = array.mean(0)
-    std = array.std(0, ddof=1) if len(array) > 1 else np.full(length, np.nan)
-    rounds = np.arange(start, start + length)
-    if length == 1 and last > start:
+    std = array.std(0, ddof=1) if len(array) > 1 else np.full(len(rounds), np.nan)
+    if len(rounds) == 1 and last > rounds[0]:
         axes.axhline(mean[0], label=label, linewidth=1, **look)
     else:
         axes.plot(rounds, mean, label=label, linewidth=1.4, **look)

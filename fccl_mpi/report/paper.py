@@ -27,7 +27,7 @@ def measure_of(setting: Setting) -> str:
     """top5" where the paper gives top-5 accuracy for the scenario, else "top1"."""
     wanted = _paper().get(setting.key["scenario"], {}).get("measure", "top1")
     runs = [run for variant in setting.variants for run in variant.runs.values()]
-    return wanted if all(line.get(wanted) for run in runs for line in run.rounds) else "top1"
+    return wanted if all(line.get(wanted) for run in runs for line in run.evaluated) else "top1"
 
 
 @lru_cache

@@ -53,7 +53,9 @@ class Choice:
 
     def measure_of(self, setting: Setting) -> str:
         """The measure that a setting's numbers are. Raises UserError where its runs have no such numbers."""
-        lines = (line for variant in setting.variants for run in variant.runs.values() for line in run.rounds)
+        lines = (
+            line for variant in setting.variants for run in variant.runs.values() for line in run.evaluated
+        )
         if self.measure and any(line.get(self.measure) is None for line in lines):
             raise UserError(f"--measure {self.measure}: not all runs of '{setting.title}' have it")
         return self.measure or paper.measure_of(setting)

@@ -70,6 +70,11 @@ class Run:
         return [own.get("domain") or name for name, own in self.config["participants"].items()]
 
     @property
+    def evaluated(self) -> list[dict[str, Any]]:
+        """The rounds that have accuracies; see ``evaluate_every``."""
+        return [line for line in self.rounds if line["top1"] is not None]
+
+    @property
     def has_diagnostics(self) -> bool:
         """Whether there are some, of the last round."""
         return bool(self.rounds) and recorded_round(self.path) == self.rounds[-1]["round"]
@@ -308,7 +313,7 @@ def _damage(run: Run, number: int) -> str:
         return f"metrics.jsonl has round {line['round']} where round {number} should be"
     for measure in ("top1", "top5"):
         if line.get(measure) is None:
-            if measure == "top1":
+            if measure == "top1" and number in (0, run.config["rounds"]):
                 return f"round {number} has no accuracies"
             continue
         matrix = np.array(line[measure], float)

@@ -13,7 +13,7 @@ CONFIDENCE = 0.95
 RULES = {
     "final": "the last round",
     "best": "each run's best round by the mean of intra and inter, chosen on the test images: too kind",
-    "last3": "the mean of the last three rounds",
+    "last3": "the mean of the last three rounds that were evaluated",
 }
 
 
@@ -29,7 +29,7 @@ class Sample:
 
 def accuracies(run: Run, measure: str, rule: str) -> np.ndarray:
     """Percent, (K, K): a row for each participant, a column for each test domain, by the rule."""
-    matrices = np.array([line[measure] for line in run.rounds], float)
+    matrices = np.array([line[measure] for line in run.evaluated], float)
     if rule == "best":
         return matrices[int(np.argmax([overall(matrix, run.domains) for matrix in matrices]))]
     return matrices[-3:].mean(0) if rule == "last3" else matrices[-1]

@@ -41,9 +41,10 @@ def scalars(line: dict[str, Any], names: list[str]) -> Iterator[tuple[str, float
     for key, value in line.items():
         if key != "round" and isinstance(value, int | float):
             yield key, value
-    for name, row in zip(names, line["top1"], strict=True):
-        for domain, accuracy in zip(names, row, strict=True):
-            yield f"top1/{name}/on_{domain}", accuracy
+    if line["top1"] is not None:
+        for name, row in zip(names, line["top1"], strict=True):
+            for domain, accuracy in zip(names, row, strict=True):
+                yield f"top1/{name}/on_{domain}", accuracy
     for name, losses in line["loss"].items():
         for term, value in losses.items():
             yield f"loss/{term}/{name}", value

@@ -161,10 +161,13 @@ class Search:
         histories = [History(Path(point.folder) / "metrics.jsonl").read() for point in trial.points]
         rounds = trial.points[0].rounds
         for round in range(trial.told, min(*map(len, histories), rounds + 1)):
+            trial.told = round + 1
+            if any(history[round]["top1"] is None for history in histories):
+                continue  # evaluate_every has passed it over
             values = [history[round][self.metric] for history in histories]
             if None in values:
                 return TrialState.FAIL, f"its runs have no {self.metric}"
-            trial.value, trial.told = statistics.fmean(values), round + 1
+            trial.value = statistics.fmean(values)
             trial.proposal.report(trial.value, round)
             if round < rounds and trial.proposal.should_prune():
                 return TrialState.PRUNED, f"{self.metric} {trial.value:.2f} after round {round}: pruned"

@@ -94,11 +94,25 @@ def test_what_does_not_fit_is_named_with_what_to_do(override: str, message: str)
     assert "\n" not in str(error.value)
 
 
+def test_an_allreduce_goes_with_what_takes_the_mean():
+    assert make("method=fedmd", "collective=allreduce").collective == "allreduce"
+    for override in ("method=rcfl", "aggregate=median"):
+        with pytest.raises(UserError, match=override):
+            make(override, "collective=allreduce")
+
+
 def test_digest_leaves_out_what_does_not_bear_on_numbers_made():
     reference = digest(make())
-    for override in ("rounds=7", "out=elsewhere", "data=elsewhere", "device=cpu", "threads=3", "keep=0"):
+    for override in (
+        "rounds=7",
+        "out=elsewhere",
+        "data=elsewhere",
+        "device=cpu",
+        "threads=3",
+        "evaluate_every=2",
+    ):
         assert digest(make(override)) == reference, override
-    for override in ("seed=1", "lr=0.01", "method.off_diag_weight=1", "public_size=448", "exchange=round"):
+    for override in ("seed=1", "lr=0.01", "method.off_diag_weight=1", "precision=bf16", "exchange=round"):
         assert digest(make(override)) != reference, override
 
 

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -97,6 +98,29 @@ def test_rounds_after_the_last_checkpoint_are_done_again(tiny):
     (folder.checkpoints.folder / "round_0003" / "commit.json").unlink()
     folder = federate(tiny(*TWO, "checkpoint_every=2", "rounds=3", "keep=0"))
     assert (numbers(folder), weights(folder)) == expected
+
+
+@pytest.mark.parametrize("method", ["fccl", "fccl exchange=round", "fccl_plus", "feddf", "fedmd"])
+def test_where_the_mean_suffices_an_allreduce_gives_the_same(tiny, method):
+    settings = ("~participants.grey", "rounds=1", *f"method={method}".split())
+    gathered, reduced = (federate(tiny(*settings, f"collective=all{kind}")) for kind in ("gather", "reduce"))
+    (_, all_of_them), (_, their_mean) = numbers(gathered), numbers(reduced)
+    for name, terms in all_of_them["loss"].items():
+        found = their_mean["loss"][name]["collaborative"]  # Adam makes more of rounding in what follows
+        assert found == pytest.approx(terms["collaborative"], rel=1e-3)
+    assert their_mean["agreement"] is None
+    assert their_mean["bytes_exchanged"] == all_of_them["bytes_exchanged"] > 0
+
+
+def test_rounds_that_are_not_evaluated_are_the_same_rounds(tiny):
+    every = federate(tiny(*TWO, "rounds=3"))
+    expected, models = numbers(every), weights(every)
+    shutil.rmtree(every.path)
+    found = federate(tiny(*TWO, "rounds=3", "evaluate_every=2"))
+    assert weights(found) == models
+    measures = [key for key in expected[0] if "top" in key]
+    assert expected[1] != (unseen := expected[1] | dict.fromkeys(measures))
+    assert numbers(found) == [expected[0], unseen, *expected[2:]]
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_serves(tiny):

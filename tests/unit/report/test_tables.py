@@ -92,7 +92,8 @@ def test_one_common_seed_gives_a_difference_without_an_interval(two_methods):
 )
 def test_the_rule_says_which_rounds_count(make_run, tmp_path, rule, inter, words):
     rounds = [matrix([50] * 4, [value] * 4) for value in (0, 40, 25, 10)]
-    make_run(FCCL, 0, rounds, rounds=3)
+    rounds.insert(2, None)  # evaluate_every has passed it over
+    make_run(FCCL, 0, rounds, rounds=4)
     table = tables_in(tmp_path, rule=rule)["table1"]
     assert cells(table)["fccl"][-1] == inter
     assert words in table.caption
