@@ -20,7 +20,7 @@ from fccl_mpi.federation.server import Server
 from fccl_mpi.federation.voice import Voice
 from fccl_mpi.federation.world import Place
 from fccl_mpi.store.board import require_tensorboard
-from fccl_mpi.store.checkpoint import Checkpoints, read_model, write_model
+from fccl_mpi.store.checkpoint import Checkpoints, ModelWriter, read_model, write_model
 from fccl_mpi.store.folder import RunFolder, pretrained_path
 
 if TYPE_CHECKING:
@@ -57,7 +57,13 @@ def participate(
     compare(exchange.allgather("card", card_of_participant(me, place)))  # (2)
     agree(exchange, None)  # (3)
     folder, done = exchange.tell("folder", None)  # (4)
-    checkpoints = Checkpoints(Path(folder) / "checkpoints")
+    checkpoints, writer = Checkpoints(Path(folder) / "checkpoints"), ModelWriter()
+
+    def deliver() -> None:
+        """Make what is being written a checkpoint: at once if the rounds end, else behind the teachers."""
+        if writer.busy:
+            with me.timed("checkpoint"):
+                exchange.gather("digest", writer.finish())  # (7)
 
     method = config.method
     with me.timed("pretrain"):
@@ -75,6 +81,7 @@ def participate(
         if round > 0:
             with me.timed("teachers"):
                 teachers = method.teachers(me)
+            deliver()
             with me.timed("collaborate"):
                 loss |= method.collaborate(me, round)
                 if config.homogeneous and method.averaged:
@@ -92,8 +99,9 @@ def participate(
         if stopping or is_due(round, config):
             with me.timed("checkpoint"):
                 about: dict[str, str | int] = {"participant": me.name, "round": round}
-                written = write_model(checkpoints.model_path(round, me.name), me.whole_state(), about)
-            exchange.gather("digest", written)  # (7)
+                writer.begin(checkpoints.model_path(round, me.name), me.whole_state(), about)
+        if stopping or round == config.rounds:
+            deliver()
         if stopping and round < config.rounds:
             return True
     if probe:
@@ -137,12 +145,23 @@ def serve(
         voice.say("stopped on request while pretraining; the same command does the unfinished models again")
         voice.close()
         return True
+    being_written: int | None = None
+
+    def commit() -> None:
+        """What `deliver` is at the participants."""
+        nonlocal being_written
+        if being_written is not None:
+            _, *written = exchange.gather("digest", None) or []  # (7)
+            server.commit(being_written, written)
+            being_written = None
+
     for round in rounds_to_do(done, config.rounds):
         if probe and round > 0:
             probe(server)
         exchange.round = round
         server.begin_round()
         if round > 0:
+            commit()
             method.serve(server, round)
             if config.homogeneous and method.averaged:
                 server.receive_average()
@@ -150,8 +169,9 @@ def serve(
         server.record(round, reports)
         stopping = any(told["stop"] for told in (own, *reports))
         if stopping or is_due(round, config):
-            _, *written = exchange.gather("digest", None) or []  # (7)
-            server.commit(round, written)
+            being_written = round
+        if stopping or round == config.rounds:
+            commit()
         if stopping and round < config.rounds:
             voice.say(f"stopped on request after round {round}; the same command goes on from here")
             voice.close()

@@ -15,6 +15,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -44,6 +45,30 @@ def write_model(path: Path, state: State, about: Mapping[str, str | int]) -> str
                 group.create_dataset(name, data=array)
             hdf5.seal(file, {"schema": SCHEMA, "kind": "model", **about, "digest": state_digest(state)})
         return sha256_of(path)
+
+
+class ModelWriter:
+    """Writes a model in a thread of its own, while the federation goes on."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[str] | None = None
+
+    def begin(self, path: Path, state: State, about: Mapping[str, str | int]) -> None:
+        """Begin to write what ``state`` is now, as `write_model` does; `finish` comes before the next."""
+        taken = {name: array.copy() for name, array in state.items()}
+        self._writing = self._thread.submit(write_model, path, taken, about)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something was begun that nobody has waited for."""
+        return self._writing is not None
+
+    def finish(self) -> str:
+        """The sha256 of what was begun, once it is on disk. Raises UserError where it cannot be written."""
+        assert self._writing is not None
+        writing, self._writing = self._writing, None
+        return writing.result()
 
 
 def read_model(path: Path, like: State | None = None) -> dict[str, np.ndarray]:
