@@ -84,7 +84,7 @@ def predict(options: Namespace) -> tuple[list[model.Bench], model.Latency, list[
     nodes = benches[0].nodes if options.nodes is None else options.nodes
     require(nodes >= 1, "--nodes", nodes, "1 or more")
     latency = model.fit(benches)
-    measured = {bench.size: bench for bench in benches}
+    measured = {bench.size: bench for bench in reversed(benches)}
 
     def terms(participants: int) -> model.Terms:
         like = measured.get((participants, nodes), benches[0])
