@@ -29,7 +29,7 @@ PROGRAM = "fccl_mpi.bench"
 def run(arguments: Sequence[str] | None, stop: StopRequest) -> int:
     """Run the command line; returns the exit code: 0 done, 2 the user's error, 75 stopped on request."""
     try:
-        options = make_parser().parse_args(arguments)
+        options = make_parser().parse_intermixed_args(arguments)
         if options.predict:
             show.predictions(*predict(options))
             return 0
