@@ -39,7 +39,7 @@ def measured(found: dict[str, Any]) -> None:
             *(of_phase(own, phase) for phase in PHASES),
             f"{own['waited_share']:.0%}",
             times(own["ratio"]),
-            f"{own['cpu']:.3g} ({sum(own['floor_cpu'].get(p, 0.0) for p in TRAINING):.3g})",
+            in_seconds(own["cpu"], sum(own["floor_cpu"].get(phase, 0.0) for phase in TRAINING)),
             f"{own['images_per_s']:.0f}",
             memory,
         )
@@ -110,7 +110,13 @@ def of_phase(own: dict[str, Any], phase: str) -> str:
     if phase not in own["phases"]:
         return ""
     floor = own["floor"].get(phase)
-    return f"{own['phases'][phase]:.3g}" + ("" if floor is None else f" ({floor:.3g})")
+    return in_seconds(own["phases"][phase], floor)
+
+
+def in_seconds(real: float, floor: float | None) -> str:
+    """Seconds, and those of their floor, to three digits or a hundredth."""
+    shown, *bare = (f"{one:.{1 if one >= 10 else 2}f}" for one in (real, floor) if one is not None)
+    return shown + "".join(f" ({one})" for one in bare)
 
 
 def times(ratio: float | None) -> str:
