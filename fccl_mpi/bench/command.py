@@ -29,7 +29,7 @@ PROGRAM = "fccl_mpi.bench"
 def run(arguments: Sequence[str] | None, stop: StopRequest) -> int:
     """Run the command line; returns the exit code: 0 done, 2 the user's error, 75 stopped on request."""
     try:
-        options = make_parser().parse_args(arguments)
+        options = make_parser().parse_intermixed_args(arguments)
         if options.predict:
             show.predictions(*predict(options))
             return 0
@@ -84,7 +84,7 @@ def predict(options: Namespace) -> tuple[list[model.Bench], model.Latency, list[
     nodes = benches[0].nodes if options.nodes is None else options.nodes
     require(nodes >= 1, "--nodes", nodes, "1 or more")
     latency = model.fit(benches)
-    measured = {bench.size: bench for bench in benches}
+    measured = {bench.size: bench for bench in reversed(benches)}
 
     def terms(participants: int) -> model.Terms:
         like = measured.get((participants, nodes), benches[0])

@@ -42,8 +42,8 @@ class Recorder:
     Attributes: ``acts`` (since they were last cleared) and ``first``, when the first of all was
     (`time.monotonic`, None before it).
 
-    A pass is noted where it enters the network's first child, since methods that want features go around
-    the network itself. A user's own network should see each pass there once, too.
+    A pass is noted where it enters the network or, since methods that want features go around that, its first
+    child. A user's own network should see each pass there once, too.
     """
 
     def __init__(self, me: Participant) -> None:
@@ -54,14 +54,30 @@ class Recorder:
         owners = {id(p): name for name, network in networks.items() for p in network.parameters()}
 
         def watch(name: str, network: nn.Module) -> None:
+            inside = False
+
             def enter(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+                nonlocal inside
+                note(len(inputs[0]))
+                inside = True
+
+            def leave(*_: object) -> None:
+                nonlocal inside
+                inside = False
+
+            def enter_child(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+                if not inside:
+                    note(len(inputs[0]))
+
+            def note(images: int) -> None:
                 if me.phase:
                     self.first = time.monotonic() if self.first is None else self.first
-                    act = Pass(name, len(inputs[0]), network.training, torch.is_grad_enabled())
+                    act = Pass(name, images, network.training, torch.is_grad_enabled())
                     self.acts[me.phase].append(act)
 
-            first = next(network.children(), network)
-            self._hooks.append(first.register_forward_pre_hook(enter))
+            child = next(network.children(), network)
+            self._hooks += [network.register_forward_pre_hook(enter), network.register_forward_hook(leave)]
+            self._hooks.append(child.register_forward_pre_hook(enter_child))
 
         def step(optimizer: torch.optim.Optimizer, *_: object) -> None:
             parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])

@@ -10,53 +10,61 @@ from rich.console import Console
 from rich.table import Table
 
 from fccl_mpi.bench.model import Bench, Latency, Terms
+from fccl_mpi.bench.summary import TRAINING
 from fccl_mpi.federation.voice import someone_watches
 
-PHASES = ("teachers", "collaborate", "local", "evaluate", "checkpoint")
+PHASES = (*TRAINING, "evaluate", "checkpoint")
 
 
 def measured(found: dict[str, Any]) -> None:
     """A table of the participants and some sentences, of a bench file's content."""
     server, *others = found["ranks"]
     about, run = found["round"], found["exchanges"][0]
-    title = f"seconds of a round, median of {found['rounds']}; in brackets its floor: bare passes and steps"
+    title = (
+        f"seconds of a round, median of {found['rounds']}; in brackets the floor, bare passes and steps; "
+        "ratio: the whole round to the own floor"
+    )
     table = Table(title=title, title_justify="left")
     table.add_column("participant", no_wrap=True)
     table.add_column("model", no_wrap=True)
-    for heading in (*PHASES, "waited", "round / floor", "CPU s", "images/s", "MB"):
+    for heading in (*PHASES, "waited", "ratio", "CPU s", "images/s", "MB"):
         table.add_column(heading, justify="right")
     for own in others:
         memory = f"{own['peak_mb']:.0f}"
         if own["device_peak_mb"]:
             memory += f" + {own['device_peak_mb']:.0f} on {own['device']}"
         table.add_row(
-            f"{own['who']} on {own['host']}",
+            f"{own['who']} on {own['host']}" if len(found["nodes"]) > 1 else own["who"],
             own["model"],
             *(of_phase(own, phase) for phase in PHASES),
             f"{own['waited_share']:.0%}",
             times(own["ratio"]),
-            f"{own['cpu']:.2f} ({sum(own['floor_cpu'].get(p, 0.0) for p in PHASES[:3]):.2f})",
+            in_seconds(own["cpu"], sum(own["floor_cpu"].get(phase, 0.0) for phase in TRAINING)),
             f"{own['images_per_s']:.0f}",
             memory,
         )
     console = screen()
     console.print(table)
     say = console.print
-    say(
-        f"A round takes {about['wall']:.3f} s, {times(about['ratio'])} its floor, which is "
-        f"{about['busiest']}'s {about['floor']:.3f} s; {about['images_per_s']:.0f} images/s are trained on."
-    )
-    say(
-        f"CPU: {about['cpu']:.2f} s of all ranks, {times(about['cpu_ratio'])} the floor's "
-        f"{about['floor_cpu']:.2f} s; the server takes {about['server_cpu_share']:.1%} of a core and "
-        f"{server['peak_mb']:.0f} MB."
-    )
+    if about["ratio"] is None:
+        say(f"A round takes {about['wall']:.3f} s, in which nothing is trained.")
+    else:
+        say(
+            f"A round takes {about['wall']:.3f} s, {times(about['ratio'])} its floor, which is "
+            f"{about['busiest']}'s {about['floor']:.3f} s; "
+            f"{about['images_per_s']:.0f} images/s are trained on."
+        )
+        say(
+            f"CPU: {about['cpu']:.2f} s of all ranks, {times(about['cpu_ratio'])} the floor's "
+            f"{about['floor_cpu']:.2f} s."
+        )
+    say(f"The server takes {about['server_cpu_share']:.1%} of a core and {server['peak_mb']:.0f} MB.")
     shares = [own["waited_share"] for own in others if own["who"] != about["waited_for"]]
     if shares:
         least = next(own["waited_share"] for own in others if own["who"] == about["waited_for"])
         say(
-            f"The others wait for {about['waited_for']}: they {min(shares):.0%} to {max(shares):.0%} of the "
-            f"round, and {about['waited_for']} {least:.0%}."
+            f"The others wait for {about['waited_for']}: they {span(shares)} of the round, "
+            f"{about['waited_for']} {least:.0%}."
         )
     say(
         f"Exchanges: {about['bytes'] / 1e6:.3f} MB in {about['calls']:g} collectives a round. "
@@ -77,7 +85,7 @@ def measured(found: dict[str, Any]) -> None:
 def predictions(benches: Sequence[Bench], latency: Latency, predicted: Sequence[Terms]) -> None:
     """A table of the terms for each number of participants, beside what was measured where it was."""
     names = [item.name for item in fields(Terms)]
-    walls = {bench.size: bench.wall for bench in benches}
+    walls = {bench.size: bench.wall for bench in reversed(benches)}
     table = Table(title=f"seconds of a round, predicted from {benches[0].path}", title_justify="left")
     for heading in (*names, "round", "measured"):
         table.add_column(heading, justify="right")
@@ -102,12 +110,23 @@ def of_phase(own: dict[str, Any], phase: str) -> str:
     if phase not in own["phases"]:
         return ""
     floor = own["floor"].get(phase)
-    return f"{own['phases'][phase]:.2f}" + ("" if floor is None else f" ({floor:.2f})")
+    return in_seconds(own["phases"][phase], floor)
+
+
+def in_seconds(real: float, floor: float | None) -> str:
+    """Seconds, and those of their floor, to three digits or a hundredth."""
+    shown, *bare = (f"{one:.{1 if one >= 10 else 2}f}" for one in (real, floor) if one is not None)
+    return shown + "".join(f" ({one})" for one in bare)
 
 
 def times(ratio: float | None) -> str:
-    """A ratio; nothing is computed where there is none."""
+    """A ratio, unless nothing is trained."""
     return "-" if ratio is None else f"{ratio:.2f} ×"
+
+
+def span(shares: Sequence[float]) -> str:
+    """The least and the largest share in percent, once where they are the same."""
+    return " to ".join(dict.fromkeys((f"{min(shares):.0%}", f"{max(shares):.0%}")))
 
 
 def screen() -> Console:

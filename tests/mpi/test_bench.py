@@ -11,7 +11,7 @@ TWO = ("~participants.blue", "~participants.grey")
 def test_a_bench_measures_the_run_it_would_be_and_predicts_larger_ones(mpirun, tiny, tmp_path, capsys):
     plain = federate(tiny(*TWO, "pretrain_epochs=1", "diagnostics=false"))
     kept, file = set(tmp_path.rglob("*")), tmp_path / "bench.json"
-    done = mpirun(3, *TWO, "--rounds", "2", "--json", str(file), program="fccl_mpi.bench")
+    done = mpirun(3, "--rounds", "2", "--json", str(file), *TWO, program="fccl_mpi.bench")
     assert done.returncode == 0, done.stderr
     assert set(tmp_path.rglob("*")) == kept | {file}  # the runs' folder is as it was
     found, last = json.loads(file.read_text()), numbers(plain)[-1]
