@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fccl_mpi import reproduce
+from fccl_mpi.bench import command as bench
 from fccl_mpi.config.compose import compose
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.methods.registry import METHODS
@@ -33,15 +34,15 @@ def commands(pattern: str) -> list[str]:
     return [line for line in lines if re.search(pattern, line)]
 
 
-COMMANDS = commands(r"mpirun .*fccl_mpi\.run")
-PROGRAMS = commands(r"^python -m fccl_mpi\.(sweep|report|reproduce)")
+COMMANDS = commands(r"mpirun .*fccl_mpi\.(run|bench)")
+PROGRAMS = commands(r"^python -m fccl_mpi\.(sweep|report|reproduce|bench)")
 
 
 @pytest.mark.parametrize("command", PROGRAMS)
-def test_every_sweep_report_and_reproduction_shown_is_understood(command: str):
+def test_every_program_shown_is_understood(command: str):
     program, *words = shlex.split(command)[2:]
-    if program == "fccl_mpi.report":
-        report.make_parser().parse_args(words)
+    if program in ("fccl_mpi.report", "fccl_mpi.bench"):
+        (report if program == "fccl_mpi.report" else bench).make_parser().parse_args(words)
         return
     if program == "fccl_mpi.reproduce":
         options, rest = reproduce.make_parser().parse_known_args(words)
@@ -69,7 +70,7 @@ def own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_names_settings_that_are_there_and_the_right_number_of_ranks(command: str, own_package):
     words = shlex.split(command.split("&&")[-1].replace("$seed", "0"))
-    ranks, settings = int(words[words.index("-n") + 1]), words[words.index("fccl_mpi.run") + 1 :]
+    ranks, settings = int(words[words.index("-n") + 1]), words[words.index("-m") + 2 :]
     if "--config-dir" in settings:
         del settings[settings.index("--config-dir") : settings.index("--config-dir") + 2]
     config = compose(settings, methods=METHODS, config_dir=own_package)
