@@ -26,10 +26,10 @@ def others_accuracy(tiny, tiny_data, tmp_path, monkeypatch):
         begin = Participant.begin_to_share
         randomness = torch.Generator().manual_seed(0)
 
-        def garbage(me: Participant, logits: torch.Tensor, kind: str = "logits") -> Callable:
+        def garbage(me: Participant, logits: torch.Tensor, *how: object) -> Callable:
             if me.name == "grey" and not honest:
                 logits = 100 * torch.randn(logits.shape, generator=randomness)
-            return begin(me, logits, kind)
+            return begin(me, logits, *how)
 
         models = [f"participants.{name}.model=linear:places" for name in NAMES]
         alone = [f"participants.{name}.local_epochs=0" for name in NAMES]
