@@ -6,6 +6,7 @@ same arithmetic: a federation gives bit-equal results over either.
 """
 
 import math
+import os
 import pickle
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # Longest pause in seconds between two looks of a waiting rank. Every look costs some 20 µs of CPU, which adds
 # up for the server: it waits most of the time, before small objects for whole pretrainings and local updates.
 LONGEST_PAUSE = 1e-3
+EAGER = 2e-3  # seconds for which a rank only lets others run between two looks: all may have come together
 LONGEST_PAUSE_BEFORE_SMALL_OBJECTS = 2e-2
 PIECE = 1 << 20  # parameters that travel at once
 
@@ -292,9 +294,12 @@ class MpiExchange(Exchange):
         pause = 2e-5
         self._roll_call.begin()
         while not request.Test():
+            waited = time.perf_counter() - begun
+            if waited < EAGER:
+                os.sched_yield()
+                continue
             time.sleep(pause)
             pause = min(2 * pause, longest_pause)
-            waited = time.perf_counter() - begun
             if waited > 1:
                 self._roll_call.look(waited, f"round {self.round}")
         self.seconds_waited += time.perf_counter() - begun
