@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Sequence
 
-from fccl_mpi.core.stopping import StopRequest, die_with_launcher
+from fccl_mpi.core.stopping import listening
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,13 +14,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 1: a bug; 2: something for the user to mend; 75: stopped on request.
     """
-    stop = StopRequest()
-    die_with_launcher()
-    from fccl_mpi.bench.command import run
+    with listening() as stop:
+        from fccl_mpi.bench.command import run
 
-    code = run(arguments, stop)
-    stop.ignore()
-    return code
+        return run(arguments, stop)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 EXIT_CODE = 75  # EX_TEMPFAIL: the same command goes on from the last checkpoint
@@ -44,6 +46,15 @@ class StopRequest:
         elif time.monotonic() - self._since > 2:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+
+@contextmanager
+def listening() -> Iterator[StopRequest]:
+    """What a rank's program does all else in, its imports too, which take a second: it can be stopped."""
+    stop = StopRequest()
+    die_with_launcher()
+    yield stop
+    stop.ignore()
 
 
 def die_with_launcher() -> None:

@@ -193,13 +193,13 @@ class LogitsMethod(Method):
         import torch
 
         starts, underway = [], []
+        mean = me.config.collective == "allreduce"
         me.model.eval()
         with torch.no_grad():
             for images in batches:
                 starts.append(self.outputs(me.public.normalise(images), me))
                 if me.config.exchange == "round":
                     sent = starts[-1].items()
-                    mean = me.config.collective == "allreduce"
                     underway.append({kind: me.begin_to_share(rows, kind, mean) for kind, rows in sent})
         me.model.train()
         return starts, [{kind: receive() for kind, receive in batch.items()} for batch in underway]
