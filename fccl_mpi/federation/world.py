@@ -159,10 +159,7 @@ def join(config: Config, comm: "MPI.Intracomm", exchange: Exchange) -> tuple[Pla
             error = found
     agree(exchange, error)
     if device is not None and device.type == "cuda":
-        from fccl_mpi.models.tuning import use_tensor_cores
-
         torch.cuda.set_device(device)
-        use_tensor_cores(config.precision)
     return Place(
         rank=comm.rank,
         who=who,

@@ -31,6 +31,8 @@ def tune(
     ``batch_sizes`` through torch.compile and all others, such as a last short one, as they are: shapes
     stay static, and nothing is compiled for one batch. Raises UserError where torch cannot compile.
     """
+    if device.type == "cuda":
+        _use_tensor_cores(precision)
     network = network.to(device).to(memory_format=torch.channels_last)
     for part in PARTS:
         call = getattr(network, part, None)
@@ -43,7 +45,7 @@ def tune(
     return network
 
 
-def use_tensor_cores(precision: str) -> None:
+def _use_tensor_cores(precision: str) -> None:
     """Let a GPU choose its convolutions by trial and, unless ``precision="float32"``, compute in TF32."""
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = precision != "float32"
