@@ -31,8 +31,9 @@ from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.files import explaining, replacing
 from fccl_mpi.federation.exchange import MpiExchange, agree
 from fccl_mpi.federation.job import federate
+from fccl_mpi.federation.placement import own_cores
 from fccl_mpi.federation.server import Server
-from fccl_mpi.federation.world import Place, cores_of_this_process
+from fccl_mpi.federation.world import Place
 from fccl_mpi.store.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -294,8 +295,7 @@ def busy_cores() -> dict[int, float]:
 
     All 0 where the system does not tell (Linux does, in /proc).
     """
-    own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(cores_of_this_process())
-    found = dict.fromkeys(own, 0.0)
+    found = dict.fromkeys(own_cores(), 0.0)
     with suppress(OSError):
         for line in Path("/proc/stat").read_text().splitlines():
             name, *ticks = line.split()

@@ -167,7 +167,7 @@ class Config:
     gpu_aware_mpi: bool = False
     """Hand MPI what lies on the GPU as it is; for an MPI library that was built with CUDA or ROCm."""
     threads: int = 0
-    """CPU threads of each rank; 0 divides the node's cores by its ranks (or takes OMP_NUM_THREADS)."""
+    """CPU threads of each rank; 0: OMP_NUM_THREADS, or its cores by the participants that share them."""
 
     def __post_init__(self) -> None:
         require_finite(self)

@@ -12,6 +12,7 @@ from fccl_mpi.config.compose import digest
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError
 from fccl_mpi.data.schema import read_public_header
+from fccl_mpi.federation.placement import cores_shown, gpu_shown
 from fccl_mpi.federation.voice import Voice
 from fccl_mpi.federation.world import Place
 
@@ -26,6 +27,8 @@ class Card:
     place: Place
     config: str
     versions: str
+    cores: str
+    gpu: str = ""
     public: str = ""
     domain: str = ""
     class_names: tuple[str, ...] = ()
@@ -42,7 +45,7 @@ class Card:
 
 def card_of_server(config: Config, place: Place) -> Card:
     """The server's card."""
-    return Card(place=place, config=digest(config), versions=versions())
+    return Card(place=place, config=digest(config), versions=versions(), cores=cores_shown())
 
 
 def card_of_participant(me: Participant, place: Place) -> Card:
@@ -51,6 +54,8 @@ def card_of_participant(me: Participant, place: Place) -> Card:
         place=place,
         config=digest(me.config),
         versions=versions(),
+        cores=cores_shown(),
+        gpu=gpu_shown(me.device),
         public=read_public_header(Path(me.config.data) / me.config.public.file).digest,
         domain=me.header.digest,
         class_names=me.header.classes,
@@ -89,10 +94,12 @@ def introduce(voice: Voice, config: Config, cards: list[Card]) -> None:
     for card in cards:
         where = f"rank {card.place.rank} on {card.place.host}"
         if card.place.rank == 0:
-            voice.say(f"{where}: server")
+            voice.say(f"{where}, {card.cores}: server")
             continue
+        device = f"{card.place.device} ({card.gpu})" if card.gpu else card.place.device
+        threads = f"{card.place.threads} thread{'s' * (card.place.threads > 1)}"
         voice.say(
-            f"{where}, {card.place.device}, {card.place.threads} thread{'s' * (card.place.threads > 1)}: "
+            f"{where}, {device}, {threads} on {card.cores}: "
             f"{card.place.who}, {card.model}, {card.parameters:,} parameters, "
             f"{card.private_images} private and {card.test_images} test images"
         )

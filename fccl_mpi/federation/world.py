@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError, UserError
 from fccl_mpi.federation.exchange import Exchange, agree
+from fccl_mpi.federation.placement import choose_device, choose_threads, own_cores
 
 if TYPE_CHECKING:
     import torch
@@ -78,34 +79,6 @@ def check_size(
         raise UserError(f"{size} ranks were started, but the server and {names} need {needed}; {start}")
 
 
-def cores_of_this_process() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def choose_threads(asked: int, ranks_here: int, environment: Mapping[str, str]) -> int:
-    """CPU threads of a rank: as asked, else OMP_NUM_THREADS, else the cores given / ranks on the node."""
-    if asked:
-        return asked
-    given = environment.get("OMP_NUM_THREADS", "").split(",")[0]
-    return int(given) if given.isdigit() and int(given) > 0 else max(1, cores_of_this_process() // ranks_here)
-
-
-def choose_device(asked: str, local_index: int) -> "torch.device":
-    """The device of the ``local_index``-th participant of a node; several share a GPU if there are too few.
-
-    Raises UserError where ``asked`` is "cuda" and no GPU is visible.
-    """
-    import torch
-
-    gpus = torch.cuda.device_count() if asked != "cpu" else 0
-    if gpus:
-        return torch.device("cuda", local_index % gpus)
-    if asked == "cuda":
-        raise UserError("device=cuda, but torch sees no GPU on this node: use device=auto, or ask for GPUs")
-    return torch.device("cpu")
-
-
 def keep_freed_memory() -> None:
     """Have glibc keep the pages of freed activations instead of returning them to the kernel.
 
@@ -145,8 +118,9 @@ def join(config: Config, comm: "MPI.Intracomm", exchange: Exchange) -> tuple[Pla
     """
     who = ["server", *config.participants][comm.rank]
     warnings.formatwarning = lambda text, *_, **__: f"rank {comm.rank} ({who}): warning: {text}\n"
-    here = sorted(rank for rank in _node_of(comm) if rank > 0)
-    threads = choose_threads(config.threads, len(here), os.environ)
+    cores = own_cores()
+    here = {rank: theirs for rank, theirs in _on_this_node(comm, cores) if rank > 0}
+    threads = choose_threads(config.threads, cores, here.values(), os.environ)
     device, error = None, None
     if comm.rank > 0:
         import torch
@@ -154,7 +128,7 @@ def join(config: Config, comm: "MPI.Intracomm", exchange: Exchange) -> tuple[Pla
         keep_freed_memory()
         torch.set_num_threads(threads)
         try:
-            device = choose_device(config.device, here.index(comm.rank))
+            device = choose_device(config.device, list(here).index(comm.rank))
         except UserError as found:
             error = found
     agree(exchange, error)
@@ -217,12 +191,12 @@ def _last_words(comm: "MPI.Intracomm", words: str, code: int) -> NoReturn:
     os._exit(code)  # MPICH's abort may return before its launcher has ended this process
 
 
-def _node_of(comm: "MPI.Intracomm") -> list[int]:
-    """World ranks of the processes that share this one's node."""
+def _on_this_node(comm: "MPI.Intracomm", cores: set[int]) -> list[tuple[int, set[int]]]:
+    """World rank and cores of each process on this node, in the order of ranks."""
     from mpi4py import MPI
 
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
-        return node.allgather(comm.rank)
+        return sorted(node.allgather((comm.rank, cores)))
     finally:
         node.Free()

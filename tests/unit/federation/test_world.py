@@ -1,15 +1,13 @@
-"""Launchers, threads, devices."""
+"""Launchers, and ranks that do not fit together."""
 
 import subprocess
 import sys
 
 import pytest
-import torch
 
 from fccl_mpi.core.errors import UserError
-from fccl_mpi.federation import world
 from fccl_mpi.federation.preflight import Card, compare
-from fccl_mpi.federation.world import Place, check_size, choose_device, choose_threads, launch_of, speaks
+from fccl_mpi.federation.world import Place, check_size, launch_of, speaks
 
 NAMES = ["a", "b"]
 
@@ -42,25 +40,6 @@ def test_sizes():
         check_size(1, NAMES, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"})
 
 
-def test_threads(monkeypatch):
-    monkeypatch.setattr(world, "cores_of_this_process", lambda: 16)
-    assert choose_threads(0, 4, {}) == 4
-    assert choose_threads(0, 32, {}) == 1
-    assert choose_threads(3, 4, {"OMP_NUM_THREADS": "7"}) == 3
-    assert choose_threads(0, 4, {"OMP_NUM_THREADS": "7"}) == 7
-    assert choose_threads(0, 4, {"OMP_NUM_THREADS": "7,2"}) == 7
-
-
-def test_devices_by_place_on_the_node(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    assert [choose_device("auto", i).index for i in range(5)] == [0, 1, 2, 0, 1]
-    assert choose_device("cpu", 1) == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert choose_device("auto", 1) == torch.device("cpu")
-    with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
-        choose_device("cuda", 0)
-
-
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -77,6 +56,7 @@ def test_ranks_that_differ_stop_together(key: str, message: str):
                 "place": place,
                 "config": "c",
                 "versions": "v",
+                "cores": "core 0",
                 "public": "p",
                 "class_names": ("x",),
                 **changed,
@@ -87,6 +67,7 @@ def test_ranks_that_differ_stop_together(key: str, message: str):
         place=Place(rank=0, who="server", host="here", device="no device", threads=1),
         config="c",
         versions="v",
+        cores="core 0",
     )
     compare([server, card(1), card(2)])
     with pytest.raises(
