@@ -56,7 +56,8 @@ def measured(found: dict[str, Any]) -> None:
         )
         say(
             f"CPU: {about['cpu']:.2f} s of all ranks, {times(about['cpu_ratio'])} the floor's "
-            f"{about['floor_cpu']:.2f} s."
+            f"{about['floor_cpu']:.2f} s, which evaluation's bare passes, {about['evaluation_cpu']:.2f} s, "
+            "are no part of."
         )
     say(f"The server takes {about['server_cpu_share']:.1%} of a core and {server['peak_mb']:.0f} MB.")
     shares = [own["waited_share"] for own in others if own["who"] != about["waited_for"]]

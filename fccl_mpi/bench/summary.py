@@ -16,7 +16,8 @@ The file is JSON. Times are seconds, and medians over the rounds, unless their n
         ratio                 round / own floor, which evaluation is no part of
         images_per_s          trained on
     round                     wall; floor, of the busiest participant; ratio (median of each round by its own
-                              floor); cpu and floor_cpu of all ranks, cpu_ratio; server_cpu_share of its wall;
+                              floor); cpu and floor_cpu of all ranks, cpu_ratio; evaluation_cpu, in cpu and
+                              not in floor_cpu, of its bare passes; server_cpu_share of its wall;
                               bytes; calls (collectives, small objects too); images_per_s; busiest, and
                               waited_for, who waits least; start_up, from the launcher to the first batch of
                               round 1 without pretraining; walls of all rounds
@@ -72,6 +73,7 @@ def summarise(
         }
     cpu = sum(own["cpu"] for own in entries)
     floor_cpu = sum(own["floor_cpu"].get(phase, 0.0) for own in entries[1:] for phase in TRAINING)
+    evaluation_cpu = sum(own["floor_cpu"].get("evaluate", 0.0) for own in entries[1:])
     pretraining = max(history[0]["seconds"]["pretrain"].values())
     start_ups = [rank["start_up"] - pretraining for rank in others if rank["start_up"] is not None]
     return {
@@ -94,6 +96,7 @@ def summarise(
             "cpu": cpu,
             "floor_cpu": floor_cpu,
             "cpu_ratio": cpu / floor_cpu if floor_cpu else None,
+            "evaluation_cpu": evaluation_cpu,
             "server_cpu_share": median(round["cpu"] / round["wall"] for round in server["rounds"]),
             "bytes": median(line["bytes_exchanged"] for line in history[1:]),
             "calls": median(round["calls"] for round in server["rounds"]),

@@ -31,7 +31,7 @@ GROUPS = ("scenario", "method", "public", "preset")
 FREE_KEYS = (
     *("rounds", "out", "data", "device", "threads", "resume", "checkpoint_every", "keep", "preset"),
     *("stop_after", "timeout", "on_nonfinite", "diagnostics", "tensorboard"),
-    *("gpu_aware_mpi", "evaluate_every"),
+    *("gpu_aware_mpi", "evaluate_every", "recompute"),
 )
 
 

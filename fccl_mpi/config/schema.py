@@ -164,6 +164,9 @@ class Config:
     bfloat16, which on a CPU pays for wide ResNets only. Losses and exchanges are float32 in all of them."""
     compile: bool = False
     """Run networks through torch.compile: minutes at the start, for which many rounds on a GPU may pay."""
+    recompute: bool = False
+    """Keep a network's activations between its blocks only, and compute a block's own anew in the backward
+    pass: the same numbers from less memory, for one more forward pass a step."""
     gpu_aware_mpi: bool = False
     """Hand MPI what lies on the GPU as it is; for an MPI library that was built with CUDA or ROCm."""
     threads: int = 0
@@ -185,6 +188,7 @@ class Config:
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
         require_choice("on_nonfinite", self.on_nonfinite, ("stop", "skip_batch"))
         require_choice("precision", self.precision, ("float32", "tf32", "bf16"))
+        require(not (self.compile and self.recompute), "recompute", "true", "false where compile=true")
         for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "test_size", "keep", "threads"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
         for key in ("public_size", "local_batch_size", "evaluate_batch_size"):

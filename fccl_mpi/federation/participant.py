@@ -81,7 +81,12 @@ class Participant:
         config = self.config
         sizes = (config.public_batch_size, config.local_batch_size, config.evaluate_batch_size)
         return tune(
-            network, self.device, precision=config.precision, compile=config.compile, batch_sizes=sizes
+            network,
+            self.device,
+            precision=config.precision,
+            recompute=config.recompute,
+            compile=config.compile,
+            batch_sizes=sizes,
         )
 
     def state(self) -> dict[str, np.ndarray]:

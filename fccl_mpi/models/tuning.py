@@ -6,11 +6,13 @@ else. Names and values of its state are those of the network as it was built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fccl_mpi.core.errors import UserError
 
@@ -22,18 +24,25 @@ def tune(
     device: torch.device,
     *,
     precision: str = "float32",
+    recompute: bool = False,
     compile: bool = False,
     batch_sizes: Collection[int] = (),
 ) -> nn.Module:
     """Bring a network to its device, channels last, and have it compute as asked; returns the same object.
 
-    ``precision="bf16"`` runs its layers under autocast to bfloat16. ``compile`` runs batches of exactly
+    ``precision="bf16"`` runs its layers under autocast to bfloat16. ``recompute`` keeps for the backward pass
+    what goes into the blocks alone: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016. The
+    blocks are what an nn.Sequential holds that has parts of its own; a network without is left as it is.
+    ``compile`` runs batches of exactly
     ``batch_sizes`` through torch.compile and all others, such as a last short one, as they are: shapes
     stay static, and nothing is compiled for one batch. Raises UserError where torch cannot compile.
     """
     if device.type == "cuda":
         _use_tensor_cores(precision)
     network = network.to(device).to(memory_format=torch.channels_last)
+    if recompute:
+        for block in _blocks(network):
+            block.forward = _recomputed(block)
     for part in PARTS:
         call = getattr(network, part, None)
         if callable(call):
@@ -60,6 +69,37 @@ def _in_bfloat16(call: Callable[[Tensor], Tensor], device: str) -> Callable[[Ten
         return found.float()
 
     return in_bfloat16
+
+
+def _blocks(network: nn.Module) -> Iterator[nn.Module]:
+    for child in network.children():
+        if isinstance(network, nn.Sequential) and any(child.children()):
+            yield child
+        else:
+            yield from _blocks(child)
+
+
+def _recomputed(block: nn.Module) -> Callable[[Tensor], Tensor]:
+    call = block.forward
+    parts = [part for part in block.modules() if any(True for _ in part.buffers(recurse=False))]
+
+    @contextmanager
+    def on_copies() -> Iterator[None]:
+        """Running statistics have seen this batch."""
+        buffers = [(part, name, own) for part in parts for name, own in part.named_buffers(recurse=False)]
+        for part, name, own in buffers:
+            setattr(part, name, own.clone())
+        try:
+            yield
+        finally:
+            for part, name, own in buffers:
+                setattr(part, name, own)
+
+    @wraps(call)
+    def recomputed(batch: Tensor) -> Tensor:
+        return checkpoint(call, batch, use_reentrant=False, context_fn=lambda: (nullcontext(), on_copies()))
+
+    return recomputed
 
 
 def _compiled(

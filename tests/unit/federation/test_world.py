@@ -76,6 +76,36 @@ def test_ranks_that_differ_stop_together(key: str, message: str):
         compare([server, card(1), card(2, **{key: "z"})])
 
 
+FREED_MEMORY = """
+import ctypes, resource
+from fccl_mpi.federation.world import keep_freed_memory
+
+libc = ctypes.CDLL("libc.so.6")
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+
+def faults(size: int) -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    taken = libc.malloc(size)
+    libc.memset(taken, 1, size)
+    libc.free(taken)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+sizes = 1 << 20, 1 << 26, 1 << 28
+given_back = [faults(size) for size in sizes for _ in range(2)][1::2]
+keep_freed_memory()
+kept = [faults(size) for size in sizes for _ in range(2)][1::2]
+print(*given_back, *kept)
+"""
+
+
+def test_the_pages_of_freed_memory_are_kept_also_of_large_pieces():
+    done = subprocess.run([sys.executable, "-c", FREED_MEMORY], capture_output=True, text=True, check=True)
+    *given_back, mega, many, most = map(int, done.stdout.split())
+    assert max(mega, many, most) < 50 and given_back[-1] > 10_000
+
+
 def test_a_rank_that_failed_does_not_go_on_where_the_abort_returns():
     program = (
         "from types import SimpleNamespace\n"

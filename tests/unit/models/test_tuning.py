@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fccl_mpi.core.errors import UserError
-from fccl_mpi.models.registry import build
+from fccl_mpi.models.registry import MODELS, build
 from fccl_mpi.models.tuning import tune
 
 CPU = torch.device("cpu")
@@ -30,6 +30,30 @@ def test_bfloat16_stays_inside(images):
     for parameter in network.parameters():
         assert parameter.dtype == parameter.grad.dtype == torch.float32
         assert parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_recomputing_changes_no_bit_and_keeps_less(name, images):
+    def after_two_steps(**how: bool) -> tuple[dict[str, torch.Tensor], int]:
+        torch.manual_seed(1)
+        network = tune(build(name, classes=4, width=0.25), CPU, **how)
+        optimizer = torch.optim.Adam(network.parameters())
+        kept: dict[int, int] = {}
+        for _ in range(2):
+            with torch.autograd.graph.saved_tensors_hooks(lambda one: note(one, kept), lambda one: one):
+                loss = network(images).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return network.state_dict(), sum(kept.values())
+
+    def note(tensor: torch.Tensor, kept: dict[int, int]) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    (plain, all_kept), (again, less) = after_two_steps(), after_two_steps(recompute=True)
+    assert plain.keys() == again.keys() and all(torch.equal(plain[key], again[key]) for key in plain)
+    assert less < all_kept / 2
 
 
 def test_only_full_batches_are_compiled(images):
