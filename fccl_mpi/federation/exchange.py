@@ -114,23 +114,25 @@ class Exchange(ABC):
         self.record[Given(self.round, kind, tuple(given.shape), given.nbytes)] += 1
         begin = self._begin_mean if mean else self._begin
         self._underway.append(begin(kind, given, whole, giving, empty or host_array))
-        return lambda: self._checked(kind, self._underway.pop(0)(), giving)
+        return lambda: self._checked(kind, given, self._underway.pop(0)(), giving)
 
-    def _checked(self, kind: str, everyone: Any, giving: Sequence[int]) -> Any:
+    def _checked(self, kind: str, given: Any, everyone: Any, giving: Sequence[int]) -> Any:
         """What `begin` says of what all have given."""
         self.bytes_exchanged[kind] += everyone[0].nbytes * len(giving)
         may_be_skipped = self.skips_nonfinite and kind != "parameters"
         if not may_be_skipped and not _finite(everyone):
             while self._underway:  # on all ranks, before all of them leave
                 self._underway.pop(0)()
-            bad = ["someone"]  # whom a mean does not tell
             if len(everyone) == len(giving):
-                bad = [
-                    self.who[i + 1] for i, array in zip(giving, everyone, strict=True) if not _finite(array)
-                ]
+                sound = [_finite(array) for array in everyone]
+            else:  # a mean does not tell whose it was
+                told = self._allgather(_finite(given))
+                sound = [told[index + 1] for index in giving]
+            bad = [self.who[index + 1] for index, fine in zip(giving, sound, strict=True) if not fine]
             raise AgreedError(
-                f"round {self.round}: {' and '.join(bad)} sent {kind} that are not finite, and no one has "
-                "used them; the last checkpoint is intact: try a lower lr, or on_nonfinite=skip_batch"
+                f"round {self.round}: {' and '.join(bad) or 'all together'} sent {kind} that are not finite, "
+                "and no one has used them; the last checkpoint is intact: try a lower lr, or "
+                "on_nonfinite=skip_batch"
             )
         return everyone
 

@@ -60,17 +60,19 @@ def test_different_architectures_are_refused_on_every_rank():
 def test_what_is_not_finite_is_refused_on_every_rank_by_the_name_of_who_sent_it():
     told = []
 
-    def work(link, **settings):
+    def work(link, mean=False, **settings):
         vars(link).update(round=7, **settings)
         own = [None, *np.array([[0, 1], [np.inf, 1], [np.nan, 1]], "f4")][link.rank]
         try:
-            return link.share(settings.pop("kind", "logits"), own, (2,))
+            return link.begin(settings.pop("kind", "logits"), own, (2,), mean=mean)()
         except AgreedError as error:
             told.append(str(error))
 
-    run(work)
-    assert len(told) == 4 and len(set(told)) == 1
-    assert "round 7: b and c sent logits that are not finite" in told[0]
+    for mean in (False, True):
+        told.clear()
+        run(lambda link, mean=mean: work(link, mean))
+        assert len(told) == 4 and len(set(told)) == 1
+        assert "round 7: b and c sent logits that are not finite" in told[0]
     for everyone in run(lambda link: work(link, skips_nonfinite=True)):
         np.testing.assert_array_equal(everyone, np.array([[0, 1], [np.inf, 1], [np.nan, 1]], "f4"))
     told.clear()
