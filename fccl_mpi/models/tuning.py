@@ -33,9 +33,9 @@ def tune(
     ``precision="bf16"`` runs its layers under autocast to bfloat16. ``recompute`` keeps for the backward pass
     what goes into the blocks alone: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016. The
     blocks are what an nn.Sequential holds that has parts of its own; a network without is left as it is.
-    ``compile`` runs batches of exactly
-    ``batch_sizes`` through torch.compile and all others, such as a last short one, as they are: shapes
-    stay static, and nothing is compiled for one batch. Raises UserError where torch cannot compile.
+    ``compile`` runs batches of exactly ``batch_sizes`` through torch.compile and all others, such as a last
+    short one, as they are: shapes stay static, and nothing is compiled for one batch. Raises UserError where
+    torch cannot compile.
     """
     if device.type == "cuda":
         _use_tensor_cores(precision)
@@ -81,12 +81,13 @@ def _blocks(network: nn.Module) -> Iterator[nn.Module]:
 
 def _recomputed(block: nn.Module) -> Callable[[Tensor], Tensor]:
     call = block.forward
-    parts = [part for part in block.modules() if any(True for _ in part.buffers(recurse=False))]
 
     @contextmanager
     def on_copies() -> Iterator[None]:
         """Running statistics have seen this batch."""
-        buffers = [(part, name, own) for part in parts for name, own in part.named_buffers(recurse=False)]
+        buffers = [
+            (part, name, own) for part in block.modules() for name, own in part.named_buffers(recurse=False)
+        ]
         for part, name, own in buffers:
             setattr(part, name, own.clone())
         try:
@@ -97,6 +98,8 @@ def _recomputed(block: nn.Module) -> Callable[[Tensor], Tensor]:
 
     @wraps(call)
     def recomputed(batch: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return call(batch)
         return checkpoint(call, batch, use_reentrant=False, context_fn=lambda: (nullcontext(), on_copies()))
 
     return recomputed
