@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
@@ -153,6 +153,9 @@ def figure6(setting: Setting, measure: str) -> Picture | Omitted:
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     if right_panel.lines and all((line.get_ydata() > 0).all() for line in right_panel.lines):
         right_panel.set_yscale("log")  # a distillation of parts of a distribution may fall below 0
+        right_panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        right_panel.yaxis.set_major_formatter("{x:g}")
+        right_panel.yaxis.set_minor_formatter(NullFormatter())
     legend(figure, left_panel)
     return picture(
         figure,
