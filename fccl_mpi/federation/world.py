@@ -84,9 +84,11 @@ def keep_freed_memory() -> None:
 
     A training step frees and asks for the same megabytes again and again. By default glibc maps and unmaps
     each of them, and every page faults in anew: half of the CPU time of a wide model's step. The price is
-    that the heap, where freed pieces lie between used ones, grows larger than what is ever in use.
+    a heap larger than what is in use at a time, since small pieces between large ones keep these from being
+    joined again. So small ones are not set aside when freed; but the half of that which glibc does by
+    thread is only to be had before a program starts, as ``GLIBC_TUNABLES=glibc.malloc.tcache_count=0``.
     """
-    trim_threshold, top_pad, mmap_max = -1, -2, -4  # M_* of malloc.h
+    fastbins_up_to, trim_threshold, top_pad, mmap_max = 1, -1, -2, -4  # M_* of malloc.h
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
@@ -94,6 +96,7 @@ def keep_freed_memory() -> None:
     mallopt(mmap_max, 0)
     mallopt(trim_threshold, -1)  # never
     mallopt(top_pad, 1 << 26)
+    mallopt(fastbins_up_to, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
