@@ -26,6 +26,7 @@ if [ "${launcher[0]}" = srun ]; then
 fi
 
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.tcache_count=0} # wide models on CPUs then need less memory
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # srun does not take it from the job by itself
 
 # SLURM signals this shell alone, for ranks are not always in a step of their own. TERM it sends to all.
