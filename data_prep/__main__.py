@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from fccl_mpi.core.cores import own_cores
 from fccl_mpi.core.errors import UserError
 
 EXAMPLES = """
@@ -75,7 +76,6 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 def _convert(options: argparse.Namespace) -> None:
     from data_prep.build import build
-    from data_prep.decoding import default_processes
     from data_prep.progress import printable
     from data_prep.registry import SOURCES
     from data_prep.source import Options
@@ -84,7 +84,7 @@ def _convert(options: argparse.Namespace) -> None:
     given["raw"] = given["raw"] or Path("raw") / options.command
     names = {name: printable(given.get(name) or "") for name in ("task", "public", "domain")}
     given |= {**names, "domain": tuple(name for name in names["domain"].split(",") if name)}
-    given["processes"] = given.get("processes") or default_processes()
+    given["processes"] = given.get("processes") or len(own_cores())
     chosen = Options(**given)
     build(SOURCES[options.command].plan(chosen), chosen)
 

@@ -68,11 +68,6 @@ def decode_all(tree: Tree, paths: Sequence[str], options: Options, title: str) -
     return Decoded(images=images, kept=kept, broken=listed)
 
 
-def default_processes() -> int:
-    """As many as there are cores for this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _batches(tree: Tree, paths: Sequence[str]) -> Iterator[Batch]:
     position = {path: index for index, path in enumerate(paths)}
     batch: Batch = []

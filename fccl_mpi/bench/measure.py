@@ -27,11 +27,11 @@ import numpy as np
 from fccl_mpi.bench import show
 from fccl_mpi.bench.summary import summarise
 from fccl_mpi.config.schema import Config
+from fccl_mpi.core.cores import own_cores
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.files import explaining, replacing
 from fccl_mpi.federation.exchange import MpiExchange, agree
 from fccl_mpi.federation.job import federate
-from fccl_mpi.federation.placement import own_cores
 from fccl_mpi.federation.server import Server
 from fccl_mpi.federation.world import Place
 from fccl_mpi.store.folder import RunFolder

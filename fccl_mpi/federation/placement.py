@@ -4,21 +4,16 @@ Binding ranks to cores is the launcher's; it is respected here, and shown. As in
 where it is needed.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fccl_mpi.core.cores import own_cores
 from fccl_mpi.core.errors import UserError
 
 if TYPE_CHECKING:
     import torch
-
-
-def own_cores() -> set[int]:
-    """The CPU cores that this process may use, as the launcher bound it; all, if the system does not tell."""
-    return set(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
 
 def choose_threads(

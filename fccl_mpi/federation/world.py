@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from fccl_mpi.config.schema import Config
+from fccl_mpi.core.cores import own_cores
 from fccl_mpi.core.errors import AgreedError, UserError
 from fccl_mpi.federation.exchange import Exchange, agree
-from fccl_mpi.federation.placement import choose_device, choose_threads, own_cores
+from fccl_mpi.federation.placement import choose_device, choose_threads
 
 if TYPE_CHECKING:
     import torch

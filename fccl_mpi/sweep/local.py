@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from fccl_mpi.core.cores import own_cores
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.stopping import EXIT_CODE
 from fccl_mpi.sweep.folder import RUNNING, SweepFolder
@@ -76,7 +77,7 @@ class Local:
             self._processes[point][1].send_signal(signal.SIGUSR1)
 
     def _environment(self, point: Point, slot: int) -> dict[str, str]:
-        threads = max(1, cores() // (self.slots * (point.ranks - 1)))
+        threads = max(1, len(own_cores()) // (self.slots * (point.ranks - 1)))
         own = {"OMP_NUM_THREADS": str(threads)} if self.slots > 1 else {}
         own |= os.environ
         if "SLURM_JOB_ID" in own:
@@ -97,11 +98,6 @@ def mpirun() -> str:
     return found
 
 
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def gpus_here(environment: Mapping[str, str]) -> list[str]:
     """The GPUs that a run would see, as CUDA_VISIBLE_DEVICES names them."""
     if (shown := environment.get("CUDA_VISIBLE_DEVICES")) is not None:
@@ -120,4 +116,4 @@ def side_by_side(points: Sequence[Point], gpus: Sequence[str]) -> int:
     participants = max(point.ranks for point in points) - 1
     if gpus and all(point.on_gpu for point in points):
         return max(1, len(gpus) // participants)
-    return cores() // participants + 1
+    return len(own_cores()) // participants + 1

@@ -21,12 +21,13 @@ from rich.console import Console
 
 from fccl_mpi.config.compose import parse, to_yaml
 from fccl_mpi.config.schema import Config
+from fccl_mpi.core.cores import own_cores
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.core.stopping import EXIT_CODE
 from fccl_mpi.sweep import grid
 from fccl_mpi.sweep.folder import RUNNING, SweepFolder
 from fccl_mpi.sweep.launcher import Launcher
-from fccl_mpi.sweep.local import Local, cores, gpus_here, side_by_side
+from fccl_mpi.sweep.local import Local, gpus_here, side_by_side
 from fccl_mpi.sweep.points import (
     Point,
     Points,
@@ -134,7 +135,7 @@ class Sweep:
             stopped = grid.run_all(todo, needs, launcher, self.console)
         wall, used = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
         found, cpu = self.look(self.configs), used.ru_utime + used.ru_stime
-        self.console.print(f"{summary(found)}; {wall:.0f} s, {cpu:.0f} s of work on {cores()} cores")
+        self.console.print(f"{summary(found)}; {wall:.0f} s, {cpu:.0f} s of work on {len(own_cores())} cores")
         return EXIT_CODE if stopped else exit_code(found)
 
     def submit(self) -> int:

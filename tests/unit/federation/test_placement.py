@@ -1,6 +1,5 @@
 """Cores, threads and GPUs of a rank."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,6 @@ from fccl_mpi.federation.placement import (
     cores_shown,
     gpu_shown,
     members,
-    own_cores,
     ranges,
 )
 
@@ -65,15 +63,6 @@ def test_cores_are_shown_with_their_numa_nodes(tmp_path, monkeypatch):
         monkeypatch.setattr("fccl_mpi.federation.placement.own_cores", lambda own=own: own)
         assert cores_shown(tmp_path) == shown
         assert cores_shown(tmp_path / "none") == shown.split(" (")[0]
-
-
-def test_own_cores_are_those_that_the_launcher_bound():
-    bound = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {max(bound)})
-        assert own_cores() == {max(bound)}
-    finally:
-        os.sched_setaffinity(0, bound)
 
 
 def test_a_gpu_is_shown_with_its_numa_node(tmp_path, monkeypatch):
