@@ -24,6 +24,9 @@ from fccl_mpi.maths.aggregation import AGGREGATES
 from fccl_mpi.models.registry import build
 from fccl_mpi.models.tuning import tune
 
+Counts = tuple[int, int, int]
+"""Of a test set: its images, those that are right by top 1, and by top 5 (or all classes)."""
+
 
 class Participant:
     """A participant's model, images and the operations that methods are made of.
@@ -267,14 +270,14 @@ class Participant:
                 "last checkpoint is intact: try a lower lr, or on_nonfinite=skip_batch"
             )
 
-    def evaluate(self) -> dict[str, tuple[int, int, int]]:
-        """For every participant's domain: test images, right ones by top 1, by top 5 (or all classes)."""
+    def evaluate(self) -> dict[str, Counts]:
+        """What the model gets right on the test set of every participant's domain."""
         found = {}
         for domain, test in self.tests.items():
             logits = self.predict(test.images)
             right = [count_correct(logits, test.labels, k) for k in (1, min(5, self.classes))]
             found[domain] = (len(test), int(right[0]), int(right[1]))
-        return {name: found[other.domain] for name, other in self.config.participants.items()}
+        return found
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

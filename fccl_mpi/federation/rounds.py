@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fccl_mpi import maths
 from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import UserError
 from fccl_mpi.federation.diagnostics import collect, diagnose
 from fccl_mpi.federation.exchange import Exchange, agree
 from fccl_mpi.federation.preflight import Card, card_of_participant, card_of_server, compare, introduce
+from fccl_mpi.federation.pretraining import evaluate_pretrained, pretrain
 from fccl_mpi.federation.server import Server
 from fccl_mpi.federation.voice import Voice
 from fccl_mpi.federation.world import Place
 from fccl_mpi.store.board import require_tensorboard
-from fccl_mpi.store.checkpoint import Checkpoints, ModelWriter, read_model, write_model
-from fccl_mpi.store.folder import RunFolder, pretrained_path
+from fccl_mpi.store.checkpoint import Checkpoints, ModelWriter, read_model
+from fccl_mpi.store.folder import RunFolder
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ def participate(
 
     method = config.method
     with me.timed("pretrain"):
-        pretrained = pretrain(me, Path(config.out), stop)
+        pretrained = pretrain(me, stop)
     if not all(exchange.allgather("pretrained", pretrained)):  # (5)
         return True
     me.pretrained_logits = me.predict(me.private.images)
@@ -92,7 +92,9 @@ def participate(
             loss["skipped_batches"], me.skipped = me.skipped, 0
         with me.timed("evaluate"):
             me.refuse_nonfinite()
-            correct = me.evaluate() if is_evaluated(round, config) else None
+            correct = None
+            if is_evaluated(round, config):
+                correct = me.evaluate() if round > 0 else evaluate_pretrained(me)
         report = {"loss": loss, "correct": correct, "seconds": dict(me.seconds), "stop": bool(stop)}
         me.seconds.clear()
         stopping = any(told["stop"] for told in exchange.allgather("report", report))  # (6)
@@ -223,32 +225,3 @@ def resume_from(folder: RunFolder, data: dict[str, str], voice: Voice) -> int | 
     else:
         voice.say(f"resuming after round {round}")
     return round
-
-
-class StoppedError(Exception):
-    """Pretraining was asked to stop."""
-
-
-def pretrain(me: Participant, out: Path, stop: object) -> bool:
-    """Bring the model to where every method starts: trained alone, on private images (SOLO).
-
-    The result is stored under a key of what determines it, so it is made once for all methods. Returns
-    False where ``stop`` came true before that: nothing is stored then.
-    """
-    path = pretrained_path(me.config, me.name, me.private_digest)
-    if path.exists():
-        me.load(read_model(path, like=me.state()))
-        return True
-
-    def loss_terms(logits: torch.Tensor, labels: torch.Tensor, _: torch.Tensor) -> dict[str, torch.Tensor]:
-        if stop:
-            raise StoppedError
-        return {"local": maths.distillation.cross_entropy(logits, labels)}
-
-    try:
-        me.train_privately(loss_terms, me.config.pretrain_epochs, "pretrain")
-    except StoppedError:
-        return False
-    me.refuse_nonfinite()
-    write_model(path, me.state(), {"participant": me.name, "epochs": me.config.pretrain_epochs})
-    return True

@@ -66,7 +66,7 @@ class Server:
         line: dict[str, Any] = {"round": round}
         for place, measure in ((1, "top1"), (2, "top5")):
             known = reports[0]["correct"] is not None and (measure == "top1" or self.classes >= 5)
-            matrix = accuracy_matrix(reports, place) if known else None
+            matrix = accuracy_matrix(reports, self.domains, place) if known else None
             line[measure] = matrix
             line[f"intra_{measure}"], line[f"inter_{measure}"] = means(matrix, self.domains)
         wall = time.perf_counter() - self._begun
@@ -109,9 +109,13 @@ class Server:
         )
 
 
-def accuracy_matrix(reports: list[dict[str, Any]], place: int) -> list[list[float]]:
-    """Percent of correct test images, K x K: a row for each participant, a column for each domain."""
-    return [[100 * counts[place] / counts[0] for counts in report["correct"].values()] for report in reports]
+def accuracy_matrix(reports: list[dict[str, Any]], domains: Sequence[str], place: int) -> list[list[float]]:
+    """Percent of correct test images, K x K: a row for each participant, a column for each one's domain."""
+    found = []
+    for report in reports:
+        counts = [report["correct"][domain] for domain in domains]
+        found.append([100 * count[place] / count[0] for count in counts])
+    return found
 
 
 def means(matrix: list[list[float]] | None, domains: Sequence[str]) -> tuple[float | None, float | None]:

@@ -15,6 +15,7 @@ from fccl_mpi.config.schema import Config
 from fccl_mpi.core.errors import AgreedError, UserError
 from fccl_mpi.federation.exchange import Exchange
 from fccl_mpi.federation.inprocess import run_in_process
+from fccl_mpi.federation.participant import Participant
 from fccl_mpi.federation.placement import cores_shown
 from fccl_mpi.federation.rounds import participate, serve
 from fccl_mpi.federation.world import Place
@@ -48,6 +49,11 @@ def numbers(folder: RunFolder) -> list[dict]:
 def weights(folder: RunFolder) -> dict[str, str]:
     """The last checkpoint's sha256 of each participant."""
     return folder.checkpoints.newest_intact()[1]["files"]
+
+
+def stored_beside(folder: RunFolder, pattern: str) -> list[Path]:
+    """What is stored about pretrained models for the run of ``folder``."""
+    return sorted((Path(folder.config.out) / "pretrained" / folder.config.scenario).glob(pattern))
 
 
 def test_a_run_leaves_its_config_metrics_checkpoints_and_log(tiny):
@@ -139,9 +145,54 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_serves(tiny):
 def test_all_methods_start_from_the_same_pretrained_models(tiny):
     fccl, solo = federate(tiny(*TWO)), federate(tiny(*TWO, "method=solo"))
     assert numbers(fccl)[0] == numbers(solo)[0]
-    stored = list((Path(tiny().out) / "pretrained" / "tiny").iterdir())
-    assert len(stored) == 2
+    assert len(stored_beside(fccl, "*.h5")) == 2
     assert [line["top1"] for line in numbers(solo)] == [numbers(solo)[0]["top1"]] * 3
+
+
+def test_a_pretrained_model_is_evaluated_once_for_each_test_set(tiny, monkeypatch):
+    evaluate, evaluated = Participant.evaluate, []
+
+    def seen(me: Participant) -> dict:
+        evaluated.append(me.name)
+        return evaluate(me)
+
+    def first_line(*overrides: str) -> tuple[dict, list[str]]:
+        """Of a run with no round, and who was evaluated for it."""
+        evaluated.clear()
+        (line,) = numbers(federate(tiny(*TWO, "rounds=0", *overrides)))
+        return line, sorted(evaluated)
+
+    monkeypatch.setattr(Participant, "evaluate", seen)
+    both = ["green", "red"]
+    line, first = first_line()
+    assert first == both
+    assert first_line("method=solo") == (line, [])
+    smaller, again = first_line("test_size=8")
+    assert again == both and smaller != line
+    assert first_line("test_size=8", "method=solo") == (smaller, [])
+    assert first_line("evaluate_batch_size=7") == (line, both)
+
+
+DAMAGES = (
+    *("", "[", "[" * 10_000, "null", '{"red": [30, 4, 30]}', '{"red": 3, "green": 3}'),
+    *(
+        f'{{"red": {counts}, "green": {counts}}}'
+        for counts in ([30, 9], [29, 3, 29], [30, 9, 8], [30, -1, 8])
+    ),
+    *(f'{{"red": {counts}, "green": {counts}}}' for counts in ([30, 31, 32], ["30", "4", "9"], [True] * 3)),
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:40])
+def test_a_damaged_evaluation_of_a_pretrained_model_is_made_again(tiny, damage):
+    folder = federate(tiny(*TWO, "rounds=0"))
+    expected = numbers(folder)
+    (stored,) = stored_beside(folder, "red-*.json")
+    intact = stored.read_text()
+    stored.write_text(damage)
+    shutil.rmtree(folder.path)
+    assert numbers(federate(folder.config)) == expected
+    assert stored.read_text() == intact
 
 
 def test_pretrained_models_are_told_apart_by_all_that_makes_them(tiny):
@@ -149,13 +200,11 @@ def test_pretrained_models_are_told_apart_by_all_that_makes_them(tiny):
     changes = ((), ("label_skew=0.5",), ("participants.again.share=2",), ("homogeneous=true",))
     for number, change in enumerate(changes, start=1):
         federate(tiny(*skewed, *change))
-        stored = list((Path(tiny().out) / "pretrained" / "skewed").glob("red-*"))
+        stored = list((Path(tiny().out) / "pretrained" / "skewed").glob("red-*.h5"))
         assert len(stored) == number, change
 
 
 def test_models_that_are_averaged_begin_as_one(tiny):
-    from fccl_mpi.federation.participant import Participant
-
     class Alone:
         participants, rank, seconds_waited = 2, 1, 0.0
 
@@ -193,8 +242,6 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_participant(tiny)
 
 
 def test_images_do_not_depend_on_who_takes_part_nor_on_where_they_lie(tiny, tiny_data, tmp_path):
-    from fccl_mpi.federation.participant import Participant
-
     class Alone:
         participants, rank, seconds_waited = 4, 1, 0.0
 
@@ -225,7 +272,7 @@ def test_a_stop_while_pretraining_keeps_finished_models_and_ends_equal(tiny, tmp
     looks = 2 * 2 + 1  # two epochs of two batches for whoever comes first, then the other's first batch
     stopped = federate(tiny(*TWO), stop=Whenever(looks))
     assert numbers(stopped) == []
-    assert len(list((tmp_path / "runs/pretrained/tiny").iterdir())) == 1
+    assert len(stored_beside(stopped, "*")) == 1
     assert "stopped on request while pretraining" in stopped.log.read_text()
     done = federate(tiny(*TWO))
     assert (numbers(done), weights(done)) == (numbers(whole), weights(whole))

@@ -20,7 +20,7 @@ def test_intra_is_the_diagonal_and_inter_the_rest():
         {"correct": {"a": (10, 2, 10), "b": (20, 10, 20), "c": (5, 2, 5)}},
         {"correct": {"a": (10, 3, 10), "b": (20, 1, 20), "c": (5, 5, 5)}},
     ]
-    matrix = accuracy_matrix(reports, 1)
+    matrix = accuracy_matrix(reports, ["a", "b", "c"], 1)
     assert matrix == [[90, 25, 20], [20, 50, 40], [30, 5, 100]]
     intra, inter = means(matrix, ["a", "b", "c"])
     assert intra == 80
