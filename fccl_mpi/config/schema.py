@@ -164,9 +164,10 @@ class Config:
     bfloat16, which on a CPU pays for wide ResNets only. Losses and exchanges are float32 in all of them."""
     compile: bool = False
     """Run networks through torch.compile: minutes at the start, for which many rounds on a GPU may pay."""
-    recompute: bool = False
+    recompute: Any = False
     """Keep a network's activations between its blocks only, and compute a block's own anew in the backward
-    pass: the same numbers from less memory, for one more forward pass a step."""
+    pass: the same numbers from less memory, for one more forward pass a step. `true` at all participants, or
+    at those of a list, as in `recompute=[syn]`."""
     gpu_aware_mpi: bool = False
     """Hand MPI what lies on the GPU as it is; for an MPI library that was built with CUDA or ROCm."""
     threads: int = 0
@@ -188,7 +189,6 @@ class Config:
         require_choice("device", self.device, ("auto", "cpu", "cuda"))
         require_choice("on_nonfinite", self.on_nonfinite, ("stop", "skip_batch"))
         require_choice("precision", self.precision, ("float32", "tf32", "bf16"))
-        require(not (self.compile and self.recompute), "recompute", "true", "false where compile=true")
         for key in ("seed", "rounds", "public_epochs", "pretrain_epochs", "test_size", "keep", "threads"):
             require(getattr(self, key) >= 0, key, getattr(self, key), "0 or more")
         for key in ("public_size", "local_batch_size", "evaluate_batch_size"):
@@ -207,6 +207,11 @@ class Config:
             f"from 1 to public_size={self.public_size}, since incomplete batches are dropped",
         )
         require(len(self.participants) >= 1, "participants", "{}", "at least one")
+        asked, everyone = self.recompute, list(self.participants)
+        self.recompute = {True: everyone, False: []}[asked] if isinstance(asked, bool) else asked
+        known = isinstance(self.recompute, list) and all(name in everyone for name in self.recompute)
+        require(known, "recompute", asked, f"true, false or a list of some of {', '.join(everyone)}")
+        require(not (self.compile and self.recompute), "recompute", asked, "false where compile=true")
         for name, own in self.participants.items():
             own.domain = own.domain or name
             if self.homogeneous:

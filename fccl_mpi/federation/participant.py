@@ -87,7 +87,7 @@ class Participant:
             network,
             self.device,
             precision=config.precision,
-            recompute=config.recompute,
+            recompute=self.name in config.recompute,
             compile=config.compile,
             batch_sizes=sizes,
         )

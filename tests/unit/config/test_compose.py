@@ -85,6 +85,12 @@ def test_a_participant_can_be_taken_out():
         ("public.std=[1,1]", "three numbers"),
         ("rounds", "settings are written key=value"),
         ("data={a: 1}", "data={a: 1}"),
+        (
+            "recompute=[sny]",
+            "recompute=['sny'] is out of range: it must be true, false or a list of some of mnist",
+        ),
+        ("recompute=syn", "recompute=syn is out of range"),
+        ("recompute=1", "recompute=1 is out of range"),
     ],
 )
 def test_what_does_not_fit_is_named_with_what_to_do(override: str, message: str):
@@ -101,6 +107,13 @@ def test_an_allreduce_goes_with_what_takes_the_mean():
             make(override, "collective=allreduce")
 
 
+def test_all_recompute_or_none_or_some():
+    found = [make(f"recompute={asked}").recompute for asked in ("true", "false", "[syn,mnist]", "[]")]
+    assert found == [["mnist", "optdigits", "mnist_m", "syn"], [], ["syn", "mnist"], []]
+    with pytest.raises(UserError, match="false where compile=true"):
+        make("compile=true", "recompute=[syn]")
+
+
 def test_digest_leaves_out_what_does_not_bear_on_numbers_made():
     reference = digest(make())
     for override in (
@@ -110,6 +123,7 @@ def test_digest_leaves_out_what_does_not_bear_on_numbers_made():
         "device=cpu",
         "threads=3",
         "evaluate_every=2",
+        "recompute=[syn]",
     ):
         assert digest(make(override)) == reference, override
     for override in ("seed=1", "lr=0.01", "method.off_diag_weight=1", "precision=bf16", "exchange=round"):
@@ -117,7 +131,7 @@ def test_digest_leaves_out_what_does_not_bear_on_numbers_made():
 
 
 def test_yaml_of_a_config_composes_to_the_same(tmp_path: Path):
-    config = make("seed=5", "participants.syn.width=2")
+    config = make("seed=5", "participants.syn.width=2", "recompute=[syn]")
     (tmp_path / "scenario").mkdir()
     text = "# @package _global_\n" + to_yaml(config)
     (tmp_path / "scenario" / "again.yaml").write_text(text)

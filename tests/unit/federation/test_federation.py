@@ -19,6 +19,7 @@ from fccl_mpi.federation.participant import Participant
 from fccl_mpi.federation.placement import cores_shown
 from fccl_mpi.federation.rounds import participate, serve
 from fccl_mpi.federation.world import Place
+from fccl_mpi.models.tuning import tune
 from fccl_mpi.store.folder import RunFolder
 
 NAN = float("nan")
@@ -88,6 +89,21 @@ def test_two_runs_are_bit_equal_and_so_is_a_resumed_one(tiny, tmp_path, override
         -1
     ]
     assert numbers(resumed) == numbers(first) and weights(resumed) == weights(first)
+
+
+def test_a_run_may_go_on_with_less_memory_for_some(tiny, tmp_path, monkeypatch):
+    whole = federate(tiny(*TWO, f"out={tmp_path / 'whole'}"))
+    asked = []
+
+    def seen(network: torch.nn.Module, *where: object, recompute: bool, **how: object) -> torch.nn.Module:
+        asked.append(recompute)
+        return tune(network, *where, recompute=recompute, **how)
+
+    federate(tiny(*TWO, "rounds=1"))
+    monkeypatch.setattr("fccl_mpi.federation.participant.tune", seen)
+    done = federate(tiny(*TWO, "recompute=[green]"))
+    assert sorted(asked) == [False, True]
+    assert numbers(done) == numbers(whole) and weights(done) == weights(whole)
 
 
 def test_a_finished_run_started_again_changes_nothing(tiny):
