@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
 
@@ -65,8 +65,8 @@ def _entries(schema: type, prefix: str = "") -> Iterator[str]:
         if item.name not in docs:
             continue
         default = "" if item.default in (MISSING, "???", "") else f" = {OmegaConf.create([item.default])[0]}"
-        kind = getattr(item.type, "__name__", str(item.type))
-        yield f"  {prefix}{item.name} ({kind}){default}"
+        kind = "" if item.type is Any else f" ({getattr(item.type, '__name__', item.type)})"
+        yield f"  {prefix}{item.name}{kind}{default}"
         yield textwrap.fill(docs[item.name], 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 

@@ -142,6 +142,7 @@ def test_help_lists_every_key_with_its_doc():
     text = Parser(program="fccl_mpi.run", purpose="", methods=METHODS).format_help()
     for line in (
         "rounds (int) = 40",
+        "recompute = False",
         "participants.<domain>.width (float) = 1.0",
         "method.off_diag_weight (float) = 0.0051",
     ):
