@@ -208,7 +208,8 @@ class Config:
         )
         require(len(self.participants) >= 1, "participants", "{}", "at least one")
         asked, everyone = self.recompute, list(self.participants)
-        self.recompute = {True: everyone, False: []}[asked] if isinstance(asked, bool) else asked
+        if isinstance(asked, bool):
+            self.recompute = everyone if asked else []
         known = isinstance(self.recompute, list) and all(name in everyone for name in self.recompute)
         require(known, "recompute", asked, f"true, false or a list of some of {', '.join(everyone)}")
         require(not (self.compile and self.recompute), "recompute", asked, "false where compile=true")

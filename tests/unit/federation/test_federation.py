@@ -189,13 +189,10 @@ def test_a_pretrained_model_is_evaluated_once_for_each_test_set(tiny, monkeypatc
     assert first_line("evaluate_batch_size=7") == (line, both)
 
 
+NO_COUNTS = ([30, 9], [29, 3, 29], [30, 9, 8], [30, -1, 8], [30, 31, 32], ["30", "4", "9"], [True] * 3)
 DAMAGES = (
     *("", "[", "[" * 10_000, "null", '{"red": [30, 4, 30]}', '{"red": 3, "green": 3}'),
-    *(
-        f'{{"red": {counts}, "green": {counts}}}'
-        for counts in ([30, 9], [29, 3, 29], [30, 9, 8], [30, -1, 8])
-    ),
-    *(f'{{"red": {counts}, "green": {counts}}}' for counts in ([30, 31, 32], ["30", "4", "9"], [True] * 3)),
+    *(json.dumps({"red": counts, "green": counts}) for counts in NO_COUNTS),
 )
 
 
