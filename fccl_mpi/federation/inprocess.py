@@ -85,15 +85,21 @@ class _Table:
         self.barrier = threading.Barrier(ranks)
 
     def swap(self, rank: int, thing: Any) -> list[Any]:
-        """Lay down ``thing``, let the others run until they have too, take up everyone's."""
+        """Lay down ``thing``, let the others run until they have too, take up everyone's.
+
+        Then the server runs first, since a round begins and ends by its clock.
+        """
         random_state = torch.get_rng_state()
         self.seats[rank] = thing
         self.turn.release()
+        runs = False
         try:
             self.barrier.wait()
             everything = list(self.seats)
+            runs = rank == 0 and self.turn.acquire()
             self.barrier.wait()  # no one lays down the next thing before all have taken this
         finally:
-            self.turn.acquire()
+            if not runs:
+                self.turn.acquire()
         torch.set_rng_state(random_state)
         return everything

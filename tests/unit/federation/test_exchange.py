@@ -25,6 +25,18 @@ def run(work):
     return run_in_process(work, WHO)
 
 
+def test_between_threads_the_server_runs_first_after_an_exchange():
+    ran = []
+
+    def work(link):
+        for _ in range(200):
+            link.allgather("word", None)
+            ran.append(link.rank)
+
+    run(work)
+    assert ran[:: len(WHO)] == [0] * 200
+
+
 @pytest.mark.parametrize("piece", [2, 100])
 def test_average_by_hand_in_one_piece_and_in_several(monkeypatch, piece):
     monkeypatch.setattr(exchange, "PIECE", piece)
